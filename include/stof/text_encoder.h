@@ -1,0 +1,71 @@
+#pragma once
+// TextEncoder: a BERT checkpoint folder in, token or sentence embeddings out.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stof/mask.h"
+#include "stof/tensor.h"
+
+namespace stof {
+
+/// What the tokenizer made of one text.
+struct EncodedText {
+  std::vector<std::int32_t> ids;  ///< with the special tokens
+  std::vector<std::string> tokens;
+  bool truncated = false;
+};
+
+struct EncodeOptions {
+  /// Combined by & with the model's own (each text sees only itself). Sequence lengths are those
+  /// of the tokenized text.
+  mask::Mask mask;
+  std::int64_t max_tokens = 0;  ///< 0 = the checkpoint's own limit; longer texts are cut
+  std::int64_t batch = 32;      ///< texts per forward pass, packed without padding
+  int num_threads = 0;          ///< 0 = all
+  /// Called after each batch with (texts done, texts in all).
+  std::function<void(std::int64_t, std::int64_t)> progress;
+};
+
+/// Wall time of the parts of the last call, seconds.
+struct EncodeTiming {
+  double tokenize = 0, plan = 0, attention = 0, total = 0;
+};
+
+/// An encoder loaded from an ordinary Hugging Face folder: config.json, model.safetensors (or a
+/// sharded index), vocab.txt or tokenizer.json, and sentence-transformers' pooling files if there.
+/// Computes in float32 on the CPU. Immutable after load; safe from several threads.
+class TextEncoder {
+ public:
+  /// Throws NotFound, Corrupt or Unsupported naming file, field or tensor, expected and got.
+  static TextEncoder load(const std::string& folder);
+
+  std::int64_t hidden_size() const;
+  std::int64_t num_layers() const;
+  std::int64_t num_heads() const;
+  std::int64_t max_tokens() const;
+  std::string describe() const;
+
+  EncodedText tokenize(const std::string& text, std::int64_t max_tokens = 0) const;
+
+  /// Pooled (and normalised, where the checkpoint says so) embeddings: float32 [texts, hidden].
+  Tensor embed(const std::vector<std::string>& texts, const EncodeOptions& options = {},
+               EncodeTiming* timing = nullptr) const;
+
+  /// Last hidden states, one float32 [tokens, hidden] per text.
+  std::vector<Tensor> encode_tokens(const std::vector<std::string>& texts,
+                                    const EncodeOptions& options = {},
+                                    EncodeTiming* timing = nullptr) const;
+
+  struct Impl;
+  explicit TextEncoder(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace stof

@@ -1,0 +1,142 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "core/check.h"
+
+namespace stof {
+namespace {
+
+std::string system_reason() { return std::strerror(errno); }
+
+[[noreturn]] void throw_open_error(const std::string& path) {
+  if (errno == ENOENT || errno == ENOTDIR)
+    throw_error(ErrorCode::kNotFound, "{}: no such file; check the path", path);
+  throw_error(ErrorCode::kIo, "{}: cannot be opened: {}", path, system_reason());
+}
+
+/// Closes on scope exit.
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+Descriptor open_regular(const std::string& path, std::size_t* size) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) throw_open_error(path);
+  struct stat info {};
+  STOF_CHECK(::fstat(file.fd, &info) == 0, kIo, "{}: cannot be examined: {}", path,
+             system_reason());
+  STOF_CHECK(S_ISREG(info.st_mode), kInvalidArgument, "{}: expected a file, got a folder or device",
+             path);
+  *size = static_cast<std::size_t>(info.st_size);
+  return Descriptor{std::exchange(file.fd, -1)};
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const Descriptor file = open_regular(path, &size_);
+  if (size_ == 0) return;  // mmap refuses empty maps
+  void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  STOF_CHECK(map != MAP_FAILED, kIo, "{}: cannot be mapped: {}", path, system_reason());
+  data_ = static_cast<const std::byte*>(map);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+std::string read_text_file(const std::string& path, std::uint64_t max_bytes) {
+  std::size_t size = 0;
+  const Descriptor file = open_regular(path, &size);
+  STOF_CHECK(size <= max_bytes, kCorrupt, "{}: expected at most {} bytes, got {}", path, max_bytes,
+             size);
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(file.fd, text.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    STOF_CHECK(got >= 0, kIo, "{}: read failed: {}", path, system_reason());
+    if (got == 0) break;  // the file shrank meanwhile
+    done += static_cast<std::size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+bool file_exists(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+  static std::atomic<unsigned> counter{0};
+  temporary_ = fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter++);
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  STOF_CHECK(descriptor_ >= 0, kIo, "{}: cannot be written: {}", path, system_reason());
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, std::size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t wrote = ::write(descriptor_, next, bytes);
+    if (wrote < 0 && errno == EINTR) continue;
+    STOF_CHECK(wrote > 0, kIo, "{}: write failed: {}; the old file, if any, is untouched", path_,
+               system_reason());
+    next += wrote;
+    bytes -= static_cast<std::size_t>(wrote);
+  }
+}
+
+void AtomicFile::commit() {
+  STOF_ASSERT(descriptor_ >= 0);
+  const bool synced = ::fsync(descriptor_) == 0;
+  STOF_CHECK(synced, kIo, "{}: write failed: {}; the old file, if any, is untouched", path_,
+             system_reason());
+  STOF_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, kIo, "{}: cannot be replaced: {}",
+             path_, system_reason());
+  ::close(std::exchange(descriptor_, -1));
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+}  // namespace stof

@@ -1,5 +1,36 @@
 #pragma once
 // Spec: a mask expression as plain data, the common ground of text, JSON and fingerprint.
+//
+// Every node's name and arguments, in this order, defaults included. They hold all that is needed
+// to build the node again. int = int64_t, list = IntList.
+//
+//   all()  none()
+//   causal(int offset)
+//   window(int left, int right)                  negative = unbounded
+//   chunked(int n)  block_causal(int n)
+//   block_window(int block, int left, int right) negative = unbounded
+//   prefix(int n)  sink(int n)
+//   global(int rows, int cols)
+//   global_tokens(list tokens, bool rows, bool cols)        tokens sorted and distinct
+//   dilated(int window, int rate)  strided(int local, int stride)
+//   summary(int stride, int count)
+//   document(list lengths)  key_lengths(list lengths)
+//   neighbourhood(list grid, list kernel, list dilation, list tile, list shift)   none empty
+//   tree(list parents, int prefix)
+//   block_list(int block_q, int block_kv, list row_sizes, list col_sizes, BlockRows heads)
+//                                                rows sorted; an unused size is 0 or empty
+//   random_blocks(int block, int count, uint64 seed, bool per_head, int kv_blocks)
+//                                                kv_blocks: block columns once bound, else 0
+//   random_blocks_rate(int block, double rate, uint64 seed, bool per_head)
+//   random_elements(double rate, uint64 seed, bool per_head)
+//   intervals(int lists, list begin, list end)   the lists one after the other
+//   dense(BitArray visible)
+//   and[children]  or[children]                  two or more
+//   not[child]
+//   shifted(int dq, int dk)[child]
+//   per_head[children]  per_batch[children]      one or more
+//   bound(int batch, int heads, int seq_q, int seq_kv, bool bottom_right)[child]
+//                                                what bind() returns; the child is resolved
 
 #include <cstdint>
 #include <memory>

@@ -56,4 +56,34 @@ struct BFloat16 {
 
 static_assert(sizeof(Float16) == 2 && sizeof(BFloat16) == 2);
 
+/// The DType of C++ type T; not defined for types that are no element type.
+template <class T>
+extern const DType kDTypeOf;
+template <>
+inline constexpr DType kDTypeOf<float> = DType::kFloat32;
+template <>
+inline constexpr DType kDTypeOf<Float16> = DType::kFloat16;
+template <>
+inline constexpr DType kDTypeOf<BFloat16> = DType::kBFloat16;
+template <>
+inline constexpr DType kDTypeOf<double> = DType::kFloat64;
+template <>
+inline constexpr DType kDTypeOf<bool> = DType::kBool;
+template <>
+inline constexpr DType kDTypeOf<std::uint8_t> = DType::kUInt8;
+template <>
+inline constexpr DType kDTypeOf<std::int8_t> = DType::kInt8;
+template <>
+inline constexpr DType kDTypeOf<std::uint16_t> = DType::kUInt16;
+template <>
+inline constexpr DType kDTypeOf<std::int16_t> = DType::kInt16;
+template <>
+inline constexpr DType kDTypeOf<std::uint32_t> = DType::kUInt32;
+template <>
+inline constexpr DType kDTypeOf<std::int32_t> = DType::kInt32;
+template <>
+inline constexpr DType kDTypeOf<std::uint64_t> = DType::kUInt64;
+template <>
+inline constexpr DType kDTypeOf<std::int64_t> = DType::kInt64;
+
 }  // namespace stof

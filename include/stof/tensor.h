@@ -38,7 +38,8 @@ class Dims {
   int rank_ = 0;
 };
 
-/// Product of extents (1 for rank 0). Throws InvalidArgument on a negative extent or overflow.
+/// Product of extents (1 for rank 0). Throws InvalidArgument on a negative extent, or when the
+/// product of the non-zero extents overflows.
 std::int64_t num_elements(const Dims& shape);
 
 /// Row-major strides of a contiguous tensor.
@@ -92,7 +93,8 @@ class Tensor {
 
   /// Copies any strided view into a new contiguous tensor of the same dtype.
   static Tensor copy_of(const TensorView& source);
-  /// Copies and converts; float types only. Throws Unsupported for other dtypes.
+  /// Copies and converts with one rounding (nearest, ties to even): from any float type to
+  /// float32, float16, bfloat16 or float64. Throws Unsupported for other dtypes.
   static Tensor converted(const TensorView& source, DType dtype);
 
   DType dtype() const { return dtype_; }
@@ -106,14 +108,22 @@ class Tensor {
 
   /// Typed access; throws InvalidArgument when T is not this tensor's dtype.
   template <class T>
-  std::span<T> as();
+  std::span<T> as() {
+    require_dtype(kDTypeOf<T>);
+    return {reinterpret_cast<T*>(data_.get()), static_cast<std::size_t>(size_)};
+  }
   template <class T>
-  std::span<const T> as() const;
+  std::span<const T> as() const {
+    require_dtype(kDTypeOf<T>);
+    return {reinterpret_cast<const T*>(data_.get()), static_cast<std::size_t>(size_)};
+  }
 
   TensorView view() const { return {data_.get(), dtype_, shape_}; }
   MutableTensorView view() { return {data_.get(), dtype_, shape_}; }
 
  private:
+  void require_dtype(DType expected) const;
+
   struct FreeAligned {
     void operator()(std::byte* p) const;
   };

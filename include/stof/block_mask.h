@@ -22,22 +22,25 @@ using OuterBitmap = std::array<std::uint64_t, 64>;
 /// Outer-tile columns [begin, end) that are full. A run may end in the ragged last column.
 struct FullRun {
   std::int32_t begin, end;
+  bool operator==(const FullRun&) const = default;
 };
 
 /// A partial outer tile: its column and its bitmap's index in BlockMask::bitmaps().
 struct PartialTile {
   std::int32_t col;
   std::int32_t bitmap;
+  bool operator==(const PartialTile&) const = default;
 };
 
 /// One distinct (batch, head) pattern, row by row; both lists ascend inside a row.
 /// Row r owns full_runs[full_run_ptr[r] .. full_run_ptr[r+1]) and
-/// partial[partial_ptr[r] .. partial_ptr[r+1]).
+/// partial[partial_ptr[r] .. partial_ptr[r+1]). Runs are maximal: two never touch.
 struct BlockPattern {
   std::vector<std::int64_t> full_run_ptr;
   std::vector<FullRun> full_runs;
   std::vector<std::int64_t> partial_ptr;
   std::vector<PartialTile> partial;
+  bool operator==(const BlockPattern&) const = default;
 };
 
 /// The six arrays of the format for one pattern, and each partial tile's bitmap index.
@@ -48,7 +51,8 @@ struct BlockMaskArrays {
 };
 
 /// An immutable mask in block form. Tiles are exact: a tile stored as partial has both visible and
-/// hidden pairs inside the sequence.
+/// hidden pairs inside the sequence. Bitmaps and patterns are distinct and numbered in order of
+/// first use, so equal masks of equal extents have equal contents and fingerprints.
 class BlockMask {
  public:
   const ScoreShape& shape() const { return shape_; }
@@ -59,7 +63,7 @@ class BlockMask {
   const BlockPattern& pattern(std::int64_t index) const {
     return patterns_[static_cast<std::size_t>(index)];
   }
-  /// The pattern of (b, h). Extents of 1 are broadcast.
+  /// The pattern of (b, h), both inside shape(). Extents of 1 are broadcast.
   std::int64_t pattern_index(std::int64_t b, std::int64_t h) const;
   std::int64_t batch_extent() const { return batch_extent_; }
   std::int64_t head_extent() const { return head_extent_; }
@@ -67,9 +71,11 @@ class BlockMask {
   /// Distinct bitmaps, shared by all patterns.
   const std::vector<OuterBitmap>& bitmaps() const { return bitmaps_; }
 
+  /// Binary search in one tile row. All four inside shape().
   bool visible(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
 
-  /// The six arrays of DESIGN's format, expanded from the runs of one pattern.
+  /// The six arrays of the format, expanded from the runs of one pattern: 4 bytes per full tile,
+  /// twice. Throws OutOfMemory when they do not fit.
   BlockMaskArrays arrays(std::int64_t pattern) const;
 
   /// Bytes held, without the object itself.
@@ -77,11 +83,14 @@ class BlockMask {
 
   /// Throws Internal (built here) or Corrupt (loaded) naming the first broken invariant.
   void validate() const;
+  /// One line for logs: shape, patterns, tile counts, bytes.
   std::string describe() const;
+  /// The same facts as JSON. Contents are not included: they belong in a file, see save().
   std::string to_json() const;
   Fingerprint fingerprint() const;
 
-  /// safetensors; see docs/file-formats.md. Loading validates everything.
+  /// safetensors; see docs/file-formats.md. Loading validates everything and throws Corrupt naming
+  /// the file and the field.
   void save(const std::string& path) const;
   static BlockMask load(const std::string& path);
 
@@ -113,12 +122,14 @@ struct BlockMaskStats {
   double element_density = 0;
   std::vector<TileCensus> tiles;  ///< 8, 16, 64, 128
   std::int64_t distinct_bitmaps = 0;
-  std::int64_t empty_rows = 0;       ///< query rows that see nothing
-  double row_imbalance = 0;          ///< most non-empty 64-tiles in a tile row / their mean
+  std::int64_t empty_rows = 0;  ///< query rows that see nothing
+  double row_imbalance = 0;     ///< most non-empty 64-tiles in a tile row / their mean; 0
+                                ///< when every tile is empty
   std::size_t memory_bytes = 0;
 
   std::string to_json() const;
 };
+/// Cost follows the number of runs and partial tiles. Throws Unsupported when a count passes 2^63.
 BlockMaskStats compute_stats(const BlockMask& mask);
 
 }  // namespace stof::mask

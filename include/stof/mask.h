@@ -69,7 +69,8 @@ class Mask {
   std::vector<std::int64_t> visible_keys(std::int64_t b, std::int64_t h, std::int64_t q,
                                          std::int64_t seq_kv) const;
 
-  /// 1 when the same for every batch entry (head), else the number of distinct entries given.
+  /// 1 when the same for every batch entry (head), else the number of entries given; 0 where each
+  /// head has its own and their number is not yet bound (seeded masks with per_head).
   std::int64_t batch_extent() const;
   std::int64_t head_extent() const;
 
@@ -77,6 +78,7 @@ class Mask {
   /// mask) and checks every array against the shape. Throws InvalidArgument naming the primitive,
   /// the extent expected and the one got. Binding a bound mask to the same shape is a no-op.
   Mask bind(const ScoreShape& shape, Alignment alignment = Alignment::kTopLeft) const;
+  /// True unless something in it waits for the lengths, so that visible() would throw.
   bool bound() const;
 
   /// Canonical text, parsed back by parse(); see docs/masks.md for the grammar.
@@ -111,6 +113,9 @@ Mask window(std::int64_t left, std::int64_t right);
 Mask chunked(std::int64_t n);
 /// floor(q/n) >= floor(k/n): causal between blocks, full inside one (block diffusion).
 Mask block_causal(std::int64_t n);
+/// floor(q/block) - left <= floor(k/block) <= floor(q/block) + right: a window of whole blocks. A
+/// negative extent means unbounded on that side.
+Mask block_window(std::int64_t block, std::int64_t left, std::int64_t right);
 /// The first n keys, for every query (prefix-LM: causal() | prefix(n)).
 Mask prefix(std::int64_t n);
 /// The same set under its streaming name (StreamingLLM's attention sinks).

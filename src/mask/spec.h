@@ -59,7 +59,7 @@ using Value = std::variant<bool, std::int64_t, std::uint64_t, double, IntList,
                            std::shared_ptr<const BitArray>, std::shared_ptr<const BlockRows>>;
 
 struct Spec {
-  std::string name;  ///< "window", "and", ...
+  std::string name;                                 ///< "window", "and", ...
   std::vector<std::pair<std::string, Value>> args;  ///< in signature order, defaults included
   std::vector<std::shared_ptr<const class Node>> children;
 };

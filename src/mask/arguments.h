@@ -1,0 +1,25 @@
+#pragma once
+// Checks shared by the factories of masks.
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/check.h"
+#include "mask/interval.h"
+#include "stof/mask.h"
+
+namespace stof::mask {
+
+/// Throws InvalidArgument such as "chunked(n=0): expected 1 to 1099511627776" unless lo <= value
+/// <= kMaxPosition.
+inline void check_argument(std::string_view mask, std::string_view argument, std::int64_t value,
+                           std::int64_t lo) {
+  STOF_CHECK(value >= lo && value <= kMaxPosition, kInvalidArgument, "{}({}={}): expected {} to {}",
+             mask, argument, value, lo, kMaxPosition);
+}
+
+/// The extent of two parts of one expression together: equal, or one of them broadcast.
+/// `what` is "batch" or "head". Throws InvalidArgument naming both.
+std::int64_t combine_extents(std::string_view what, std::int64_t a, std::int64_t b);
+
+}  // namespace stof::mask

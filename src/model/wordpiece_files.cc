@@ -1,0 +1,230 @@
+// tokenizer.json, vocab.txt and tokenizer_config.json -> WordPieceSpec. What is not understood is
+// refused by name: a setting passed over would give other ids.
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/check.h"
+#include "core/file.h"
+#include "model/json_fields.h"
+#include "model/wordpiece.h"
+
+namespace stof::model {
+namespace {
+
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;  // the largest known are 20 MB
+constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max() - 1;
+/// Model limits above this mean "none" (transformers writes 1e30).
+constexpr double kNoLimit = 1e9;
+
+void require_type(const JsonFields& fields, const char* type) {
+  if (fields.string("type") != type) fields.refuse("type", fmt::format("\"{}\"", type));
+}
+
+BertNormalizer read_normalizer(const JsonFields& root) {
+  if (!root.has("normalizer")) return {false, false, false, false};
+  const JsonFields fields = root.object("normalizer");
+  require_type(fields, "BertNormalizer");
+  BertNormalizer normalizer;
+  normalizer.clean_text = fields.boolean("clean_text", true);
+  normalizer.handle_chinese_chars = fields.boolean("handle_chinese_chars", true);
+  normalizer.lowercase = fields.boolean("lowercase", true);
+  normalizer.strip_accents = fields.boolean("strip_accents", normalizer.lowercase);
+  return normalizer;
+}
+
+void read_model(const JsonFields& fields, WordPieceSpec& spec) {
+  if (fields.string("type", "WordPiece") != "WordPiece") fields.refuse("type", "\"WordPiece\"");
+  spec.unk_token = fields.string("unk_token", "[UNK]");
+  spec.continuing_prefix = fields.string("continuing_subword_prefix", "##");
+  spec.max_chars_per_word = fields.integer("max_input_chars_per_word", 0, kMaxId, 100);
+  const Json* vocab = fields.find("vocab");
+  if (vocab == nullptr || !vocab->is_object()) fields.fail("vocab", "an object of token: id");
+  spec.vocab.reserve(vocab->size());
+  for (const auto& [token, id] : vocab->items()) {
+    STOF_CHECK(id.is_number_unsigned() && id <= kMaxId, kCorrupt,
+               "{}: vocab: token \"{}\": expected an id, got {}", fields.where(), token, brief(id));
+    spec.vocab.emplace(token, id.get<std::int32_t>());
+  }
+}
+
+void read_added_tokens(const JsonFields& root, WordPieceSpec& spec) {
+  if (!root.has("added_tokens")) return;
+  for (const Json& entry : root.array("added_tokens")) {
+    const JsonFields fields(entry, root.where() + ": added_tokens");
+    if (fields.boolean("single_word", false)) fields.refuse("single_word", "false");
+    AddedToken token;
+    token.content = fields.string("content");
+    token.id = static_cast<std::int32_t>(fields.integer("id", 0, kMaxId));
+    token.lstrip = fields.boolean("lstrip", false);
+    token.rstrip = fields.boolean("rstrip", false);
+    token.normalized = fields.boolean("normalized", !fields.boolean("special", false));
+    const auto known = spec.vocab.find(token.content);
+    if (known != spec.vocab.end() && known->second != token.id)
+      fields.fail("id",
+                  fmt::format("{}, the vocabulary's id of \"{}\"", known->second, token.content));
+    spec.added.push_back(std::move(token));
+  }
+}
+
+/// BertProcessing: "sep" and "cls" are pairs [token, id].
+std::int32_t read_token_pair(const JsonFields& fields, const char* name) {
+  const Json& pair = fields.array(name);
+  if (pair.size() != 2 || !pair[1].is_number_unsigned() || pair[1] > kMaxId)
+    fields.fail(name, "a token and its id");
+  return pair[1].get<std::int32_t>();
+}
+
+void read_template(const JsonFields& fields, WordPieceSpec& spec) {
+  bool past_text = false;
+  for (const Json& entry : fields.array("single")) {
+    const JsonFields item(entry, fields.where() + ": single");
+    const bool is_text = item.has("Sequence");
+    const JsonFields piece = item.object(is_text ? "Sequence" : "SpecialToken");
+    const std::string id = piece.string("id");
+    // Segment 1 marks the second text of a pair; stof reads single texts.
+    if (piece.integer("type_id", 0, kMaxId, 0) != 0) piece.refuse("type_id", "0");
+    if (is_text) {
+      if (past_text || id != "A") piece.refuse("id", "\"A\", once");
+      past_text = true;
+      continue;
+    }
+    const JsonFields token = fields.object("special_tokens").object(id.c_str());
+    for (const Json& value : token.array("ids")) {
+      if (!value.is_number_unsigned() || value > kMaxId) token.fail("ids", "a list of token ids");
+      (past_text ? spec.after : spec.before).push_back(value.get<std::int32_t>());
+    }
+  }
+  if (!past_text) fields.fail("single", "a list with the sequence \"A\"");
+}
+
+void read_post_processor(const JsonFields& root, WordPieceSpec& spec) {
+  if (!root.has("post_processor")) return;
+  const JsonFields fields = root.object("post_processor");
+  const std::string type = fields.string("type");
+  if (type == "BertProcessing") {
+    spec.before = {read_token_pair(fields, "cls")};
+    spec.after = {read_token_pair(fields, "sep")};
+  } else if (type == "TemplateProcessing") {
+    read_template(fields, spec);
+  } else {
+    fields.refuse("type", "\"TemplateProcessing\" or \"BertProcessing\"");
+  }
+}
+
+/// A special token in tokenizer_config.json: "[CLS]" or {"content": "[CLS]", ...}.
+std::string read_special(const JsonFields& config, const char* name, const char* fallback) {
+  const Json* value = config.find(name);
+  if (value != nullptr && value->is_object()) return config.object(name).string("content");
+  return config.string(name, fallback);
+}
+
+/// Settings of tokenizer_config.json that change ids and stand in no other file.
+void check_config(const JsonFields& config, WordPieceSpec& spec) {
+  if (config.string("truncation_side", "right") != "right")
+    config.refuse("truncation_side", "\"right\"");
+  if (!config.boolean("do_basic_tokenize", true)) config.refuse("do_basic_tokenize", "true");
+  const Json* never_split = config.find("never_split");
+  if (never_split != nullptr && !never_split->empty()) config.refuse("never_split", "null");
+  const double limit = config.number("model_max_length", 1, 1e300, 1e300);
+  if (limit < kNoLimit) spec.max_tokens = static_cast<std::int64_t>(limit);
+}
+
+/// tokenizer.json and tokenizer_config.json may both state a setting: then they must agree, since
+/// the libraries that read them differ on which one wins.
+void require_agreement(const JsonFields& config, const char* name, bool value) {
+  if (config.boolean(name, value) != value)
+    config.refuse(name, fmt::format("{} as in tokenizer.json", value));
+}
+
+}  // namespace
+
+WordPieceSpec parse_tokenizer_json(std::string_view text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  const JsonFields root(json, file);
+  static constexpr std::array<std::string_view, 9> kKnown = {
+      "version",       "truncation",     "padding", "added_tokens", "normalizer",
+      "pre_tokenizer", "post_processor", "decoder", "model"};
+  for (const auto& [name, value] : json.items())
+    if (std::find(kKnown.begin(), kKnown.end(), name) == kKnown.end())
+      root.refuse(name.c_str(), "no field of this name");
+  WordPieceSpec spec;
+  read_model(root.object("model"), spec);
+  spec.normalizer = read_normalizer(root);
+  require_type(root.object("pre_tokenizer"), "BertPreTokenizer");
+  read_added_tokens(root, spec);
+  read_post_processor(root, spec);
+  if (root.has("truncation")) {
+    const JsonFields truncation = root.object("truncation");
+    if (truncation.string("direction", "Right") != "Right")
+      truncation.refuse("direction", "\"Right\"");
+    spec.max_tokens = truncation.integer("max_length", 1, kMaxId);
+  }
+  return spec;
+}
+
+WordPieceSpec parse_vocab_txt(std::string_view text, const std::string& file,
+                              std::string_view config_text, const std::string& config_file) {
+  const Json json = config_text.empty() ? Json::object() : parse_json(config_text, config_file);
+  const JsonFields config(json, config_file);
+  WordPieceSpec spec;
+  std::int64_t id = 0;
+  for (std::size_t begin = 0; begin < text.size(); ++id) {
+    const std::size_t newline = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, newline - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    STOF_CHECK(id <= kMaxId, kCorrupt, "{}: expected at most {} tokens", file, kMaxId);
+    // A token listed twice has the later id, as in the original.
+    spec.vocab.insert_or_assign(std::string(line), static_cast<std::int32_t>(id));
+    begin = newline + 1;
+  }
+  spec.normalizer.lowercase = config.boolean("do_lower_case", true);
+  spec.normalizer.strip_accents = config.boolean("strip_accents", spec.normalizer.lowercase);
+  spec.normalizer.handle_chinese_chars = config.boolean("tokenize_chinese_chars", true);
+  spec.unk_token = read_special(config, "unk_token", "[UNK]");
+  const std::string cls = read_special(config, "cls_token", "[CLS]");
+  const std::string sep = read_special(config, "sep_token", "[SEP]");
+  for (const std::string& token :
+       {spec.unk_token, sep, cls, read_special(config, "pad_token", "[PAD]"),
+        read_special(config, "mask_token", "[MASK]")}) {
+    const auto known = spec.vocab.find(token);
+    STOF_CHECK(known != spec.vocab.end(), kCorrupt,
+               "{}: special token \"{}\": expected it among the {} lines, got none", file, token,
+               spec.vocab.size());
+    AddedToken added;
+    added.content = token;
+    added.id = known->second;
+    spec.added.push_back(std::move(added));
+  }
+  spec.before = {spec.vocab.at(cls)};
+  spec.after = {spec.vocab.at(sep)};
+  check_config(config, spec);
+  return spec;
+}
+
+WordPieceSpec load_wordpiece(const std::string& folder) {
+  const std::string json_path = folder + "/tokenizer.json";
+  const std::string vocab_path = folder + "/vocab.txt";
+  const std::string config_path = folder + "/tokenizer_config.json";
+  const std::string config_text =
+      file_exists(config_path) ? read_text_file(config_path, kMaxFileBytes) : "{}";
+  if (file_exists(json_path)) {
+    WordPieceSpec spec = parse_tokenizer_json(read_text_file(json_path, kMaxFileBytes), json_path);
+    const Json json = parse_json(config_text, config_path);
+    const JsonFields config(json, config_path);
+    require_agreement(config, "do_lower_case", spec.normalizer.lowercase);
+    require_agreement(config, "strip_accents", spec.normalizer.strip_accents);
+    require_agreement(config, "tokenize_chinese_chars", spec.normalizer.handle_chinese_chars);
+    check_config(config, spec);
+    return spec;
+  }
+  STOF_CHECK(file_exists(vocab_path), kNotFound,
+             "{}: expected tokenizer.json or vocab.txt, got neither; is this the folder of a BERT "
+             "checkpoint?",
+             folder);
+  return parse_vocab_txt(read_text_file(vocab_path, kMaxFileBytes), vocab_path, config_text,
+                         config_path);
+}
+
+}  // namespace stof::model

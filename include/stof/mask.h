@@ -57,8 +57,9 @@ class Mask {
   bool visible(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
 
   /// Sound for every expression: kFull and kEmpty are certain, kPartial means "look closer".
-  /// Exact for every primitive. Cost does not grow with the rectangle's area, except for arrays
-  /// given by the user, where it grows with the part of the array under the rectangle.
+  /// Exact for every primitive (for seeded ones with a rate, on the first million cells). Cost does
+  /// not grow with the rectangle's area, except for arrays given by the user and random blocks,
+  /// where it grows at most with the part of them under the rectangle.
   TileClass classify(std::int64_t b, std::int64_t h, const TileRect& rect) const;
 
   /// Visibility of keys k_begin .. k_begin+63 as bits (bit i = key k_begin+i).

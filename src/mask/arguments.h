@@ -1,6 +1,7 @@
 #pragma once
 // Checks shared by the factories of masks.
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -16,6 +17,16 @@ inline void check_argument(std::string_view mask, std::string_view argument, std
                            std::int64_t lo) {
   STOF_CHECK(value >= lo && value <= kMaxPosition, kInvalidArgument, "{}({}={}): expected {} to {}",
              mask, argument, value, lo, kMaxPosition);
+}
+
+/// Index of entry `position` (batch entry or head) among `count` given ones, one of which serves
+/// all. Throws InvalidArgument when there is none.
+inline std::size_t entry_index(std::string_view mask, std::string_view axis, std::int64_t position,
+                               std::int64_t count) {
+  if (count == 1) return 0;
+  STOF_CHECK(position >= 0 && position < count, kInvalidArgument,
+             "{}: expected a {} index in [0, {}), got {}", mask, axis, count, position);
+  return static_cast<std::size_t>(position);
 }
 
 /// The extent of two parts of one expression together: equal, or one of them broadcast.

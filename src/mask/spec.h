@@ -19,8 +19,9 @@
 //   tree(list parents, int prefix)
 //   block_list(int block_q, int block_kv, list row_sizes, list col_sizes, BlockRows heads)
 //                                                rows sorted; an unused size is 0 or empty
-//   random_blocks(int block, int count, uint64 seed, bool per_head, int kv_blocks)
-//                                                kv_blocks: block columns once bound, else 0
+//   random_blocks(int block, int count, uint64 seed, bool per_head,
+//                 int heads, int q_blocks, int kv_blocks)   heads: 0 until bound (then the other
+//                                                two are 0 too), else the number of patterns
 //   random_blocks_rate(int block, double rate, uint64 seed, bool per_head)
 //   random_elements(double rate, uint64 seed, bool per_head)
 //   intervals(int lists, list begin, list end)   the lists one after the other

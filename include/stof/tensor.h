@@ -59,6 +59,9 @@ struct TensorView {
 
   bool defined() const { return data != nullptr; }
   bool is_contiguous() const;
+  /// Whether `data` is a multiple of the element size. Views into files written by others may not
+  /// be: read those through Tensor::copy_of or Tensor::converted.
+  bool is_aligned() const;
   /// "float32[2, 12, 512, 64]", with strides where they are not row-major.
   std::string describe() const;
 };

@@ -59,6 +59,10 @@ bool TensorView::is_contiguous() const {
   return matches;
 }
 
+bool TensorView::is_aligned() const {
+  return reinterpret_cast<std::uintptr_t>(data) % dtype_bytes(dtype) == 0;
+}
+
 std::string TensorView::describe() const {
   std::string text = std::string(to_string(dtype)) + shape.to_string();
   if (!is_contiguous()) text += " strides " + strides.to_string();

@@ -49,7 +49,6 @@ class Checkpoint {
   };
   void add_file(const SafetensorsFile& file);
   void read_index(const std::string& index_path);
-  const Entry& entry(std::string_view name) const;
 
   std::string path_;
   std::vector<SafetensorsFile> files_;

@@ -1,15 +1,13 @@
 # What stof stands on; docs/dependencies.md says why each was chosen.
+
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
-# Debian's dnnl-config.cmake asks for OpenCL development files that stof has no use for.
+include(${CMAKE_CURRENT_LIST_DIR}/stof_libraries.cmake)
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
-find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
-find_library(XXHASH_LIBRARY xxhash REQUIRED)
 find_path(UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
-find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
 find_path(STB_INCLUDE_DIR stb/stb_image_write.h REQUIRED)
 
 if(STOF_BUILD_CLI)

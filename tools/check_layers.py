@@ -20,7 +20,7 @@ LAYERS = ["core", "tensor", "mask", "plan", "graph", "fusion", "codegen", "jit",
 PUBLIC_HEADERS = {
     "error.h": "core", "fingerprint.h": "core", "dtype.h": "core", "version.h": "core",
     "tensor.h": "tensor",
-    "mask.h": "mask", "block_mask.h": "mask",
+    "mask.h": "mask", "block_mask.h": "mask", "mask_draw.h": "mask",
     "mask_plan.h": "plan",
     "attention.h": "backend/cpu",
     "text_encoder.h": "model",

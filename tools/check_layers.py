@@ -19,7 +19,7 @@ LAYERS = ["core", "tensor", "mask", "plan", "graph", "fusion", "codegen", "jit",
 # The layer of each public header. A new header must be named here: that is how its layer is decided.
 PUBLIC_HEADERS = {
     "error.h": "core", "fingerprint.h": "core", "dtype.h": "core", "version.h": "core",
-    "tensor.h": "tensor",
+    "tensor.h": "tensor", "npy.h": "tensor", "safetensors.h": "tensor", "checkpoint.h": "tensor",
     "mask.h": "mask", "block_mask.h": "mask", "mask_draw.h": "mask",
     "mask_plan.h": "plan",
     "attention.h": "backend/cpu",

@@ -1,5 +1,6 @@
 // The invariants of a BlockMask, checked in the order in which later checks rely on earlier ones.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ class Checker {
       fault = check_pattern(i);
       if (!fault.empty()) fault = fmt::format("pattern.{}.{}", i, fault);
     }
+    if (fault.empty()) fault = check_distinct_patterns();
     if (fault.empty() && first_uses_ != num_bitmaps())
       fault = fmt::format("bitmaps: expected every one to be used, got {} used of {}", first_uses_,
                           num_bitmaps());
@@ -84,6 +86,15 @@ class Checker {
       const std::int32_t same = distinct.intern(bitmap);
       if (same != i) return fmt::format("bitmaps: expected distinct ones, got {} == {}", i, same);
       kinds_.push_back(kind_of(bitmap));
+    }
+    return "";
+  }
+
+  Fault check_distinct_patterns() const {
+    std::map<Fingerprint, std::int64_t> known;
+    for (std::int64_t i = 0; i < mask_.num_patterns(); ++i) {
+      const auto [entry, is_new] = known.emplace(pattern_fingerprint(mask_.pattern(i)), i);
+      if (!is_new) return fmt::format("pattern.{}: equals pattern.{}", i, entry->second);
     }
     return "";
   }

@@ -1,0 +1,29 @@
+#pragma once
+// What building and validating a MaskPlan share.
+
+#include <cstdint>
+#include <tuple>
+
+#include "stof/mask_plan.h"
+
+namespace stof::plan {
+
+inline constexpr std::int32_t kMaxTile = 512;
+
+/// Throws InvalidArgument naming the field, what it may be and what it is.
+void check_config(const PlanConfig& config);
+
+/// Cost of an item in full tiles. Measured with the CPU kernel, a partial tile costs about a
+/// quarter more than a full one (its bits are turned into vector masks).
+inline double item_cost(std::int64_t num_partial, std::int64_t num_full) {
+  constexpr double kPartialCost = 1.25;
+  return kPartialCost * static_cast<double>(num_partial) + static_cast<double>(num_full);
+}
+
+/// The queue's total order: dearest first, then by place.
+inline bool queue_order(const WorkItem& a, const WorkItem& b) {
+  return std::tuple(-a.cost, a.pattern, a.q_tile, a.split) <
+         std::tuple(-b.cost, b.pattern, b.q_tile, b.split);
+}
+
+}  // namespace stof::plan

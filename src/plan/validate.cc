@@ -12,7 +12,7 @@
 namespace stof::plan {
 namespace {
 
-#define PLAN_CHECK(condition, ...)                                                            \
+#define PLAN_CHECK(condition, ...)                                                \
   STOF_CHECK(condition, kInternal, "mask plan of {}: {}", plan.shape.to_string(), \
              fmt::format(__VA_ARGS__))
 
@@ -21,10 +21,10 @@ void check_patterns(const MaskPlan& plan) {
              "batch_extent {} is neither 1 nor the batch", plan.batch_extent);
   PLAN_CHECK(plan.head_extent == 1 || plan.head_extent == plan.shape.num_heads,
              "head_extent {} is neither 1 nor the number of heads", plan.head_extent);
-  PLAN_CHECK(static_cast<std::int64_t>(plan.pattern_of.size()) ==
-                 plan.batch_extent * plan.head_extent,
-             "pattern_of has {} entries, expected {}", plan.pattern_of.size(),
-             plan.batch_extent * plan.head_extent);
+  PLAN_CHECK(
+      static_cast<std::int64_t>(plan.pattern_of.size()) == plan.batch_extent * plan.head_extent,
+      "pattern_of has {} entries, expected {}", plan.pattern_of.size(),
+      plan.batch_extent * plan.head_extent);
   for (const std::int32_t pattern : plan.pattern_of)
     PLAN_CHECK(pattern >= 0 && pattern < plan.num_patterns, "pattern {} is outside [0, {})",
                pattern, plan.num_patterns);
@@ -114,8 +114,8 @@ void check_coverage(const MaskPlan& plan) {
         PLAN_CHECK(next < by_place.size() && by_place[next]->pattern == pattern &&
                        by_place[next]->q_tile == q_tile && by_place[next]->split == split &&
                        by_place[next]->num_splits == splits,
-                   "pattern {}, query tile {}, split {} is missing or twice in the queue",
-                   pattern, q_tile, split);
+                   "pattern {}, query tile {}, split {} is missing or twice in the queue", pattern,
+                   q_tile, split);
         const WorkItem& item = *by_place[next];
         for (std::int64_t i = item.partial_begin; i < item.partial_end; ++i) {
           const std::int32_t tile = plan.partial[static_cast<std::size_t>(i)].tile;
@@ -130,15 +130,13 @@ void check_coverage(const MaskPlan& plan) {
         PLAN_CHECK(seen[i - 1].end <= seen[i].begin, "query tile {} walks key tile {} twice",
                    q_tile, seen[i].begin);
     }
-  PLAN_CHECK(next == by_place.size(), "the queue has {} items, expected {}", by_place.size(),
-             next);
+  PLAN_CHECK(next == by_place.size(), "the queue has {} items, expected {}", by_place.size(), next);
 }
 
 /// Each stored once, and none unused.
 void check_payload_store(const MaskPlan& plan) {
   PLAN_CHECK(static_cast<std::int64_t>(plan.payloads.size()) % plan.payload_words() == 0,
-             "{} payload words are no multiple of {}", plan.payloads.size(),
-             plan.payload_words());
+             "{} payload words are no multiple of {}", plan.payloads.size(), plan.payload_words());
   const auto words = static_cast<std::size_t>(plan.payload_words());
   const std::size_t count = plan.payloads.size() / words;
   const auto less = [&](std::size_t a, std::size_t b) {

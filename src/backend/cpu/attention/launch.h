@@ -1,0 +1,42 @@
+#pragma once
+// The driver under run_attention() and run_varlen_attention(): items of one or many sequences,
+// dearest first, over OpenMP threads.
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/attention/kernel.h"
+#include "backend/cpu/attention/plan_impl.h"
+#include "stof/attention.h"
+
+namespace stof::cpu {
+
+/// A tensor's address and its strides in elements by [batch, head, row].
+struct Operand {
+  const void* data = nullptr;
+  std::int64_t b_stride = 0, h_stride = 0, row_stride = 0;
+};
+
+/// One sequence (or batch of equal ones) with its plan.
+struct LaunchSequence {
+  const AttentionPlan::Impl* plan = nullptr;
+  Operand q, k, v;
+  Operand out;                  ///< data is written
+  Operand lse;                  ///< float32, data is null or written
+  const float* bias = nullptr;  ///< [batch, heads, seq_q, seq_kv]
+  std::int64_t bias_strides[4] = {0, 0, 0, 0};
+  const float* alibi_slopes = nullptr;
+  std::int64_t alibi_stride = 0;
+  const float* sink = nullptr;
+  std::int64_t sink_stride = 0;
+};
+
+/// Runs every item of every sequence. Same bits for every number of threads.
+void launch_attention(const std::vector<LaunchSequence>& sequences, const RunOptions& options,
+                      CpuIsa isa);
+
+/// run_attention() at a given vector level.
+void run_attention_with(const AttentionPlan& plan, const AttentionTensors& tensors,
+                        const RunOptions& options, CpuIsa isa);
+
+}  // namespace stof::cpu

@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "backend/cpu/attention/plan_impl.h"
+#include "backend/cpu/attention/problem.h"
+#include "core/hash.h"
+
+namespace stof {
+
+const AttentionProblem& AttentionPlan::problem() const { return impl_->problem; }
+const mask::Mask& AttentionPlan::mask() const { return impl_->mask; }
+const plan::MaskPlan& AttentionPlan::mask_plan() const { return impl_->mask_plan; }
+
+std::string AttentionPlan::describe() const {
+  return impl_->problem.describe() + "; mask " + impl_->mask.describe() + "; " +
+         impl_->mask_plan.describe();
+}
+
+std::string AttentionPlan::to_json() const {
+  const AttentionProblem& p = impl_->problem;
+  nlohmann::ordered_json json;
+  json["problem"] = {{"batch", p.batch},
+                     {"num_heads_q", p.num_heads_q},
+                     {"num_heads_kv", p.num_heads_kv},
+                     {"seq_q", p.seq_q},
+                     {"seq_kv", p.seq_kv},
+                     {"head_dim_qk", p.head_dim_qk},
+                     {"head_dim_v", p.head_dim_v},
+                     {"dtype", to_string(p.dtype)},
+                     {"alignment", mask::to_string(p.alignment)},
+                     {"scale", cpu::scale_of(p)},
+                     {"softcap", p.softcap},
+                     {"alibi", p.alibi},
+                     {"bias", p.bias},
+                     {"sink", p.sink},
+                     {"return_lse", p.return_lse}};
+  json["mask"] = impl_->mask.to_text();
+  json["mask_plan"] = nlohmann::ordered_json::parse(impl_->mask_plan.to_json());
+  json["fingerprint"] = fingerprint().hex();
+  return json.dump();
+}
+
+Fingerprint AttentionPlan::fingerprint() const {
+  const AttentionProblem& p = impl_->problem;
+  Hasher hasher;
+  hasher.add("stof.attention_plan.1");
+  hasher.add(p.batch).add(p.num_heads_q).add(p.num_heads_kv).add(p.seq_q).add(p.seq_kv);
+  hasher.add(p.head_dim_qk).add(p.head_dim_v).add(to_string(p.dtype));
+  hasher.add(mask::to_string(p.alignment)).add(double{cpu::scale_of(p)}).add(double{p.softcap});
+  for (const bool option : {p.alibi, p.bias, p.sink, p.return_lse})
+    hasher.add(std::int64_t{option});
+  return hasher.add(impl_->mask.fingerprint()).add(impl_->mask_plan.fingerprint()).finish();
+}
+
+AttentionPlan plan_attention(const AttentionProblem& problem, const mask::Mask& mask) {
+  problem.validate();
+  return cpu::plan_attention_with(problem, mask, cpu::choose_config(problem));
+}
+
+namespace cpu {
+
+plan::PlanConfig choose_config(const AttentionProblem&) {
+  plan::PlanConfig config;
+  // Measured on 2 Zen 3 cores (bench/attention.cc): 96 queries are four panels of the AVX2 kernel
+  // and two of the AVX-512 one.
+  config.tile_q = 96;
+  config.tile_kv = 64;
+  return config;
+}
+
+AttentionPlan plan_attention_with(const AttentionProblem& problem, const mask::Mask& mask,
+                                  const plan::PlanConfig& config) {
+  problem.validate();
+  auto impl = std::make_shared<AttentionPlan::Impl>();
+  impl->problem = problem;
+  impl->mask = mask.bind(score_shape(problem), problem.alignment);
+  impl->mask_plan = plan::build_mask_plan(
+      mask::build_block_mask(impl->mask, score_shape(problem), problem.alignment), config);
+  impl->heads_of.resize(static_cast<std::size_t>(impl->mask_plan.num_patterns));
+  for (std::int64_t b = 0; b < problem.batch; ++b)
+    for (std::int64_t h = 0; h < problem.num_heads_q; ++h)
+      impl->heads_of[static_cast<std::size_t>(impl->mask_plan.pattern_index(b, h))].push_back(
+          {b, h});
+  return AttentionPlan(std::move(impl));
+}
+
+}  // namespace cpu
+}  // namespace stof

@@ -1,0 +1,46 @@
+#include "backend/cpu/attention/check.h"
+#include "backend/cpu/attention/launch.h"
+
+namespace stof {
+namespace {
+
+/// Of a [batch, head, row, ...] view.
+cpu::Operand operand_of(const TensorView& tensor) {
+  return {tensor.data, tensor.strides[0], tensor.strides[1], tensor.strides[2]};
+}
+
+}  // namespace
+
+void cpu::run_attention_with(const AttentionPlan& plan, const AttentionTensors& tensors,
+                             const RunOptions& options, CpuIsa isa) {
+  const AttentionProblem& problem = plan.problem();
+  check_tensors(problem, dense_shapes(problem), tensors);
+  LaunchSequence sequence;
+  sequence.plan = &plan.impl();
+  sequence.q = operand_of(tensors.q);
+  sequence.k = operand_of(tensors.k);
+  sequence.v = operand_of(tensors.v);
+  sequence.out = operand_of(tensors.out);
+  if (problem.return_lse) sequence.lse = operand_of(tensors.lse);
+  if (problem.bias) {
+    const TensorView bias = expand_bias(problem, tensors.bias);
+    sequence.bias = static_cast<const float*>(bias.data);
+    for (int i = 0; i < 4; ++i) sequence.bias_strides[i] = bias.strides[i];
+  }
+  if (problem.alibi) {
+    sequence.alibi_slopes = static_cast<const float*>(tensors.alibi_slopes.data);
+    sequence.alibi_stride = tensors.alibi_slopes.strides[0];
+  }
+  if (problem.sink) {
+    sequence.sink = static_cast<const float*>(tensors.sink.data);
+    sequence.sink_stride = tensors.sink.strides[0];
+  }
+  launch_attention({sequence}, options, isa);
+}
+
+void run_attention(const AttentionPlan& plan, const AttentionTensors& tensors,
+                   const RunOptions& options) {
+  cpu::run_attention_with(plan, tensors, options, cpu::selected_isa());
+}
+
+}  // namespace stof

@@ -3,10 +3,6 @@
 // including file has chosen Simd; everything here has internal linkage, so that no wide instruction
 // can reach code shared with the baseline build.
 
-// Order matters: each header uses the one before it.
-#include "backend/cpu/attention/kernel.h"
-#include "backend/cpu/attention/kernel_load.h"
-#include "backend/cpu/attention/kernel_math.h"
 #include "backend/cpu/attention/kernel_tile.h"
 
 namespace stof::cpu {

@@ -2,6 +2,7 @@
 // Loading q, k and v rows into float32 scratch in the layouts the tile loops read.
 
 #include "backend/cpu/attention/kernel.h"
+#include "backend/cpu/attention/kernel_math.h"
 
 namespace stof::cpu {
 namespace {

@@ -1,5 +1,7 @@
 #pragma once
-// Elementary functions over Simd. Included by each vector level after its simd_*.h.
+// Elementary functions over Simd.
+
+#include "backend/cpu/attention/simd.h"
 
 namespace stof::cpu {
 namespace {

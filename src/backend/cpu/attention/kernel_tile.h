@@ -2,7 +2,7 @@
 // One panel of queries against one key tile. Scores are kept transposed, [key][query]: maximum,
 // sum, rescaling and masks then work lane by lane, and K is read as it lies, by broadcast.
 
-#include "backend/cpu/attention/kernel.h"
+#include "backend/cpu/attention/kernel_load.h"
 
 namespace stof::cpu {
 namespace {

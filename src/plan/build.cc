@@ -60,6 +60,21 @@ void append_items(const TileRow& row, WorkItem item, MaskPlan& plan) {
 
 }  // namespace
 
+MaskPlan build_tileless_plan(const mask::ScoreShape& shape, const PlanConfig& config) {
+  check_config(config);
+  MaskPlan plan;
+  plan.config = config;
+  plan.shape = shape;
+  plan.num_patterns = 1;
+  plan.pattern_of = {0};
+  for (std::int64_t q_tile = 0; q_tile < plan.num_q_tiles(); ++q_tile) {
+    WorkItem item;
+    item.q_tile = static_cast<std::int32_t>(q_tile);
+    append_items({}, item, plan);
+  }
+  return plan;
+}
+
 MaskPlan build_mask_plan(const mask::BlockMask& mask, const PlanConfig& config) {
   check_config(config);
   MaskPlan plan;

@@ -10,6 +10,10 @@ namespace stof::plan {
 
 inline constexpr std::int32_t kMaxTile = 512;
 
+/// The plan of a shape without queries or keys, which has no BlockMask: items without tiles, which
+/// store zeros.
+MaskPlan build_tileless_plan(const mask::ScoreShape& shape, const PlanConfig& config);
+
 /// Throws InvalidArgument naming the field, what it may be and what it is.
 void check_config(const PlanConfig& config);
 

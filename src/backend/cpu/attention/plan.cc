@@ -4,6 +4,7 @@
 #include "backend/cpu/attention/plan_impl.h"
 #include "backend/cpu/attention/problem.h"
 #include "core/hash.h"
+#include "plan/config.h"
 
 namespace stof {
 
@@ -73,9 +74,12 @@ AttentionPlan plan_attention_with(const AttentionProblem& problem, const mask::M
   problem.validate();
   auto impl = std::make_shared<AttentionPlan::Impl>();
   impl->problem = problem;
-  impl->mask = mask.bind(score_shape(problem), problem.alignment);
-  impl->mask_plan = plan::build_mask_plan(
-      mask::build_block_mask(impl->mask, score_shape(problem), problem.alignment), config);
+  const mask::ScoreShape shape = score_shape(problem);
+  impl->mask = mask.bind(shape, problem.alignment);
+  impl->mask_plan = shape.seq_q == 0 || shape.seq_kv == 0
+                        ? plan::build_tileless_plan(shape, config)
+                        : plan::build_mask_plan(
+                              mask::build_block_mask(impl->mask, shape, problem.alignment), config);
   impl->heads_of.resize(static_cast<std::size_t>(impl->mask_plan.num_patterns));
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t h = 0; h < problem.num_heads_q; ++h)

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "mask/block/bitmap.h"
 #include "mask/block/pattern.h"
+#include "mask/block/row_bits.h"
 
 namespace stof::mask {
 namespace {
@@ -123,7 +124,7 @@ void BlockMaskBuilder::add_leaf(std::int64_t col) {
   TileRows rows{};
   std::uint64_t any = 0, every = kAllOnes;
   for (std::int64_t q = q_begin_; q < q_end_; ++q) {
-    const std::uint64_t keys = visible_keys_of(q, k_begin, num_keys);
+    const std::uint64_t keys = row_bits_within(mask_, b_, h_, q, k_begin, num_keys, shape_.seq_kv);
     rows[static_cast<std::size_t>(q - q_begin_)] = keys;
     any |= keys;
     every &= keys;
@@ -132,18 +133,6 @@ void BlockMaskBuilder::add_leaf(std::int64_t col) {
   if (any == 0) return;
   if (every == low_bits(num_keys)) return add_full(col, col + 1);
   pattern_.partial.push_back({static_cast<std::int32_t>(col), bitmaps_.intern(pack_bitmap(rows))});
-}
-
-// Bit i = key k_begin + i; never asks about a key past the end, where a user's array has no entry.
-std::uint64_t BlockMaskBuilder::visible_keys_of(std::int64_t q, std::int64_t k_begin,
-                                                std::int64_t num_keys) const {
-  if (num_keys == kOuterTile) return mask_.row_bits(b_, h_, q, k_begin);
-  if (shape_.seq_kv >= kOuterTile)
-    return mask_.row_bits(b_, h_, q, shape_.seq_kv - kOuterTile) >> (kOuterTile - num_keys);
-  std::uint64_t bits = 0;
-  for (std::int64_t i = 0; i < num_keys; ++i)
-    bits |= std::uint64_t{mask_.visible(b_, h_, q, k_begin + i)} << i;
-  return bits;
 }
 
 BlockMask BlockMaskBuilder::assemble(const ScoreShape& shape, std::int64_t batch_extent,

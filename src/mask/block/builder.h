@@ -31,7 +31,6 @@ class BlockMaskBuilder {
   void subdivide(std::int64_t col_begin, std::int64_t col_end);
   void add_full(std::int64_t col_begin, std::int64_t col_end);
   void add_leaf(std::int64_t col);
-  std::uint64_t visible_keys_of(std::int64_t q, std::int64_t k_begin, std::int64_t num_keys) const;
 
   const Mask mask_;
   const ScoreShape shape_;

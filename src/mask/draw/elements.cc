@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "mask/block/bitmap.h"
+#include "mask/block/row_bits.h"
 #include "mask/draw/frame.h"
 #include "stof/mask_draw.h"
 
@@ -11,7 +11,8 @@ namespace {
 /// Counts the visible pairs of rectangles of one (batch, head).
 class PairCounter {
  public:
-  PairCounter(const Mask& mask, std::int64_t b, std::int64_t h) : mask_(mask), b_(b), h_(h) {}
+  PairCounter(const Mask& mask, std::int64_t b, std::int64_t h, std::int64_t seq_kv)
+      : mask_(mask), b_(b), h_(h), seq_kv_(seq_kv) {}
 
   /// Halves what is neither full nor empty, so that cost follows the mask's edges.
   std::int64_t count(const TileRect& rect) const {
@@ -38,13 +39,13 @@ class PairCounter {
   std::int64_t count_bits(const TileRect& rect) const {
     std::int64_t pairs = 0;
     for (std::int64_t q = rect.q_begin; q < rect.q_end; ++q)
-      pairs += std::popcount(mask_.row_bits(b_, h_, q, rect.k_begin) &
-                             low_bits(rect.k_end - rect.k_begin));
+      pairs += std::popcount(
+          row_bits_within(mask_, b_, h_, q, rect.k_begin, rect.k_end - rect.k_begin, seq_kv_));
     return pairs;
   }
 
   const Mask& mask_;
-  const std::int64_t b_, h_;
+  const std::int64_t b_, h_, seq_kv_;
 };
 
 }  // namespace
@@ -53,7 +54,7 @@ Image draw_elements(const Mask& mask, const ScoreShape& shape, Alignment alignme
                     const DrawOptions& options) {
   const DrawRegion region = resolve_region(options, shape);
   const Mask bound = mask.bind(shape, alignment);
-  const PairCounter counter(bound, options.batch, options.head);
+  const PairCounter counter(bound, options.batch, options.head, shape.seq_kv);
   const AxisPair axes = fit_axes(region, 1, options.max_pixels);
   std::vector<Colour> cells;
   cells.reserve(static_cast<std::size_t>(axes.q.cells * axes.k.cells));

@@ -92,6 +92,13 @@ RC_GTEST_PROP(Strided, MatchesItsFormula, ()) {
       [=](I, I, I q, I k) { return std::abs(q - k) <= local || (q - k) % stride == 0; }, -60, 90);
 }
 
+RC_GTEST_PROP(Summary, MatchesItsFormula, ()) {
+  const I stride = random_int(1, 90), count = random_int(0, stride);
+  check_mask(
+      summary(stride, count),
+      [=](I, I, I q, I k) { return q >= 0 && k >= 0 && k % stride >= stride - count; }, -30, 150);
+}
+
 RC_GTEST_PROP(Document, MatchesPositionByPositionLabels, ()) {
   std::vector<I> lengths, label;
   const I count = random_int(0, 6);

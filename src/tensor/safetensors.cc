@@ -6,7 +6,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "tensor/bool_bytes.h"
+#include "tensor/file_data.h"
 #include "tensor/lookup.h"
 #include "tensor/safetensors_header.h"
 

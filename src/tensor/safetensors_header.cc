@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/text.h"
+#include "tensor/file_data.h"
 
 namespace stof {
 namespace {
@@ -201,17 +202,6 @@ class HeaderReader {
   int num_offsets_ = 0;
 };
 
-/// Bytes of a tensor's data; nothing where that is past 64 bits.
-std::optional<std::uint64_t> data_bytes(const SafetensorsHeader::Tensor& tensor) {
-  std::int64_t bytes = static_cast<std::int64_t>(dtype_bytes(tensor.dtype));
-  for (const std::int64_t extent : tensor.shape) {
-    // With a zero extent the others still have to fit, as num_elements wants it.
-    if (extent != 0 && __builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
-  }
-  const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
-  return empty ? 0 : static_cast<std::uint64_t>(bytes);
-}
-
 void check_layout(SafetensorsHeader& header, std::uint64_t section_bytes, const std::string& path) {
   auto& tensors = header.tensors;
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
@@ -225,7 +215,7 @@ void check_layout(SafetensorsHeader& header, std::uint64_t section_bytes, const 
                "{}: tensor {}: data_offsets [{}, {}]: expected an ascending range inside the {} "
                "bytes of data; the file is cut short or damaged",
                path, name, tensor.begin, tensor.end, section_bytes);
-    const std::optional<std::uint64_t> bytes = data_bytes(tensor);
+    const std::optional<std::uint64_t> bytes = data_bytes(tensor.dtype, tensor.shape);
     STOF_CHECK(bytes == tensor.end - tensor.begin, kCorrupt,
                "{}: tensor {}: data_offsets [{}, {}] are {} bytes, but {}{} takes {}", path, name,
                tensor.begin, tensor.end, tensor.end - tensor.begin,

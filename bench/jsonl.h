@@ -2,7 +2,8 @@
 // Google Benchmark with results appended as JSON lines, so that figures can be followed over time.
 //
 // Every program takes --jsonl=FILE (append there) and --commit=NAME (default: asked of git). A line
-// holds date, commit, machine, bench, case, ms and every counter of the run under its own name.
+// holds date, commit, machine, bench, case, ms (wall), cpu_ms (of the calling thread; close to ms
+// on an idle machine) and every counter of the run under its own name.
 
 #include <benchmark/benchmark.h>
 
@@ -84,6 +85,7 @@ class JsonLinesReporter : public benchmark::ConsoleReporter {
           {"bench", bench_},
           {"case", run.benchmark_name()},
           {"ms", run.real_accumulated_time / static_cast<double>(run.iterations) * 1e3},
+          {"cpu_ms", run.cpu_accumulated_time / static_cast<double>(run.iterations) * 1e3},
       };
       for (const auto& [name, counter] : run.counters) line[name] = counter.value;
       file_ << line.dump() << '\n' << std::flush;

@@ -214,9 +214,6 @@ Form canonical_form(const Node& node) {
   if ((is(form, "per_head") || is(form, "per_batch")) && form.children.size() == 1) {
     return std::move(form.children.front());
   }
-  if (is(form, "shifted") && integer(form, "dq") == 0 && integer(form, "dk") == 0) {
-    return std::move(form.children.front());
-  }
   return with_key(simplify_leaf(std::move(form)));
 }
 

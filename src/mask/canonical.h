@@ -7,7 +7,7 @@
 //                kept once; all and none are absorbed (all & x = x, none & x = none, and so on);
 //                a single operand stands for itself
 //   not          ~~x = x, ~all = none, ~none = all
-//   shifted      by 0 is dropped
+//   shifted      stays, also by 0: below it, bind() takes arrays of other lengths
 //   per_head, per_batch  of one mask are that mask
 //   window       unbounded is -1; window(-1, -1) = all; window(-1, r) = causal(r)
 //   dilated      rate 1 = window(w, w)

@@ -4,6 +4,7 @@
 #include "mask/array_text.h"
 #include "mask/block_list_file.h"
 #include "mask/registry.h"
+#include "stof/npy.h"
 
 namespace stof::mask {
 namespace {
@@ -34,6 +35,13 @@ Mask build_blocks(const Args& a) {
 }
 
 Mask build_dense(const Args& a) {
+  if (a.given("file")) {
+    STOF_CHECK(!a.given("shape") && !a.given("bits"), kInvalidArgument,
+               "dense: expected either a file or shape and bits, got both");
+    return dense(load_npy(a.path("file")).view());
+  }
+  STOF_CHECK(a.given("shape") && a.given("bits"), kInvalidArgument,
+             "dense: expected a file, or shape and bits");
   return dense_from_hex(a.integers("shape"), a.text("bits"));
 }
 
@@ -78,8 +86,10 @@ std::vector<Function> array_functions() {
        build_blocks},
       {"dense",
        kPrimitive,
-       {{"shape", kIntList, ""}, {"bits", kHex, ""}},
-       "a boolean array: its shape and its bits in hexadecimal",
+       {{"file", kFile, Param::kNoDefault},
+        {"shape", kIntList, Param::kNoDefault},
+        {"bits", kHex, Param::kNoDefault}},
+       "a boolean array: a .npy file, or its shape and its bits in hexadecimal",
        "dense(shape=[1, 1, 2, 2], bits=\"0103\")",
        build_dense},
   };

@@ -89,7 +89,7 @@ TEST(Canonical, GivesOneSpellingToWhatIsTheSame) {
       {"global_tokens([5, 1, 5])", "global_tokens([1, 5])"},
       {"global_tokens([5], rows=false, cols=false)", "none"},
       {"document([3, 0, 2])", "document([3, 2])"},
-      {"shifted(causal, 0, 0)", "causal"},
+      {"shifted(sink(2), 0, 0)", "shifted(prefix(2))"},
       {"per_head([causal])", "causal"},
       {"streaming(2, 5)", "causal & (prefix(2) | window(5, 0))"},
       {"bert_padding([3, 4])", "key_lengths([3, 4])"},

@@ -7,6 +7,7 @@
 #include "mask/registry.h"
 #include "stof/error.h"
 #include "stof/mask.h"
+#include "stof/npy.h"
 
 namespace stof::mask {
 namespace {
@@ -301,6 +302,15 @@ TEST_F(ParserFiles, ReadsBlockListsRelativeToTheBaseFolder) {
   write("ragged.json", R"({"row_sizes": [3, 1], "col_sizes": [2, 2], "heads": [[[1], [0]]]})");
   EXPECT_EQ(parse("blocks(\"ragged.json\")", folder_.string()).to_text(),
             "blocks(heads=[[[1], [0]]], row_sizes=[3, 1], col_sizes=[2, 2])");
+}
+
+TEST_F(ParserFiles, ReadsBooleanArraysFromNpy) {
+  const std::vector<std::uint8_t> visible = {1, 0, 0, 1, 1, 0};
+  save_npy((folder_ / "mask.npy").string(), TensorView(visible.data(), DType::kBool, {2, 3}));
+  const Mask mask = parse("dense(\"mask.npy\")", folder_.string());
+  EXPECT_EQ(mask.to_text(), "dense(shape=[1, 1, 2, 3], bits=\"0103\")");
+  write("mask.npy", "not numpy");
+  EXPECT_NE(error("dense(\"mask.npy\")", ErrorCode::kCorrupt).find("mask.npy"), std::string::npos);
 }
 
 TEST_F(ParserFiles, NamesTheFileAndFieldOfACorruptBlockList) {

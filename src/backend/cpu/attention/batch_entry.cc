@@ -1,5 +1,8 @@
 #include "backend/cpu/attention/batch_entry.h"
 
+#include <utility>
+
+#include "core/check.h"
 #include "mask/node.h"
 
 namespace stof::cpu {
@@ -31,8 +34,16 @@ class BatchEntry final : public mask::Node {
 
 }  // namespace
 
-mask::Mask batch_entry(const mask::Mask& bound, std::int64_t entry) {
-  return mask::Mask(std::make_shared<BatchEntry>(bound.shared_node(), entry));
+mask::Mask batch_entry(const mask::Mask& mask, const mask::ScoreShape& shape,
+                       mask::Alignment alignment, std::int64_t entry) {
+  mask::BindContext context{shape, alignment};
+  context.under_shift = true;  // the one case where an array may be longer than the shape
+  auto node = mask.node().bind(context);
+  if (node == nullptr) node = mask.shared_node();
+  STOF_CHECK(node->batch_extent() <= 1 || node->batch_extent() == shape.batch, kInvalidArgument,
+             "mask: expected a batch extent of 1 or {} (the sequences), got {}", shape.batch,
+             node->batch_extent());
+  return mask::Mask(std::make_shared<BatchEntry>(std::move(node), entry));
 }
 
 }  // namespace stof::cpu

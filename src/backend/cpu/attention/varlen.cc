@@ -96,9 +96,8 @@ VarlenPlan plan_varlen_attention(const AttentionProblem& problem, const mask::Ma
     }
     mask::ScoreShape shape = cpu::score_shape(one);
     shape.batch = impl->problem.batch;
-    const mask::Mask bound = mask.bind(shape, problem.alignment);
-    impl->plans.push_back(
-        plan_attention(one, cpu::batch_entry(bound, static_cast<std::int64_t>(i))));
+    impl->plans.push_back(plan_attention(
+        one, cpu::batch_entry(mask, shape, problem.alignment, static_cast<std::int64_t>(i))));
   }
   return VarlenPlan(std::move(impl));
 }

@@ -185,6 +185,38 @@ RC_GTEST_PROP(Dense, MatchesTheArray, ()) {
   RC_ASSERT(mask.classify(b, h, large) == classify_by_pairs(predicate_of(mask), b, h, large));
 }
 
+// One odd pixel anywhere, so that every margin around the summed tiles is counted.
+TEST(Dense, FindsOneOddPixelInLargeRectangles) {
+  constexpr I kSize = 200;
+  for (const std::uint8_t rest : {0, 1})
+    for (const I pixel : {5, 63, 64, 100, 127, 128, 191, 192, 199})
+      for (const bool transposed : {false, true}) {
+        std::vector<std::uint8_t> bytes(kSize * kSize, rest);
+        const I q = transposed ? pixel : 100, k = transposed ? 100 : pixel;
+        bytes[static_cast<std::size_t>(q * kSize + k)] = 1 - rest;
+        const Mask mask = dense(TensorView(bytes.data(), DType::kBool, {kSize, kSize}));
+        const TileClass uniform = rest != 0 ? TileClass::kFull : TileClass::kEmpty;
+        EXPECT_EQ(mask.classify(0, 0, {q, q + 1, k, k + 1}),
+                  rest != 0 ? TileClass::kEmpty : TileClass::kFull);
+        for (const I begin : {0, 3, 60})
+          EXPECT_EQ(mask.classify(0, 0, {begin, kSize - 1, begin, kSize - 1}),
+                    pixel >= begin && pixel < kSize - 1 ? TileClass::kPartial : uniform)
+              << "pixel " << pixel << ", from " << begin;
+      }
+}
+
+TEST(Intervals, JoinWhereTheyTouchAndEndWhereTheySay) {
+  const std::size_t columns = 70;
+  const auto rows = [&](I begin, I end) {
+    return HiddenRows{std::vector<I>(columns, begin), std::vector<I>(columns, end)};
+  };
+  const Mask mask = intervals({rows(5, 9), rows(0, 5)});
+  EXPECT_EQ(mask.classify(0, 0, {3, 8, 0, 70}), TileClass::kEmpty);
+  EXPECT_EQ(mask.classify(0, 0, {0, 9, 0, 70}), TileClass::kEmpty);
+  EXPECT_EQ(mask.classify(0, 0, {8, 10, 0, 64}), TileClass::kPartial);
+  EXPECT_EQ(mask.classify(0, 0, {9, 30, 0, 70}), TileClass::kFull);
+}
+
 TEST(Dense, RefusesBitsPastTheEndOfARow) {
   BitArray bits;
   bits.shape[2] = 2;

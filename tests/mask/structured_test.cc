@@ -92,6 +92,12 @@ RC_GTEST_PROP(Strided, MatchesItsFormula, ()) {
       [=](I, I, I q, I k) { return std::abs(q - k) <= local || (q - k) % stride == 0; }, -60, 90);
 }
 
+TEST(Strided, IsFullOnlyUpToTheNextMultiple) {
+  EXPECT_EQ(strided(3, 4).classify(0, 0, {0, 1, 0, 5}), TileClass::kFull);
+  EXPECT_EQ(strided(3, 5).classify(0, 0, {0, 1, 0, 5}), TileClass::kPartial);
+  EXPECT_EQ(strided(3, 4).classify(0, 0, {0, 1, 0, 6}), TileClass::kPartial);
+}
+
 RC_GTEST_PROP(Summary, MatchesItsFormula, ()) {
   const I stride = random_int(1, 90), count = random_int(0, stride);
   check_mask(

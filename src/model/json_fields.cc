@@ -5,17 +5,6 @@
 
 namespace stof::model {
 
-Json parse_json(std::string_view text, const std::string& file) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw_error(ErrorCode::kCorrupt, "{}: expected JSON, got something else at byte {}", file,
-                error.byte);
-  } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kCorrupt, "{}: expected JSON: {}", file, error.what());
-  }
-}
-
 Json read_json_file(const std::string& path, std::uint64_t max_bytes) {
   return parse_json(read_text_file(path, max_bytes), path);
 }

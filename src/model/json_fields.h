@@ -2,16 +2,15 @@
 // Reading JSON settings so that every error names the file, the field, what was expected and got.
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "core/json.h"
 
 namespace stof::model {
 
 using Json = nlohmann::json;
 
-/// Throws Corrupt naming `file` and the byte where the text stops being JSON.
-Json parse_json(std::string_view text, const std::string& file);
 /// Reads and parses; NotFound, Io or Corrupt (also where the file is larger than max_bytes).
 Json read_json_file(const std::string& path, std::uint64_t max_bytes);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "core/text.h"
 #include "model/unicode_tables.h"
 
 namespace stof::model {
@@ -60,37 +61,22 @@ void append_decomposition(char32_t c, std::u32string& out) {
 std::u32string decode_utf8(std::string_view text, std::string_view what) {
   std::u32string out;
   out.reserve(text.size());
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  std::size_t at = 0;
-  while (at < text.size()) {
-    if (bytes[at] < 0x80) {
-      out.push_back(bytes[at++]);
-      continue;
-    }
-    utf8proc_int32_t c = -1;
-    // utf8proc looks at no more than 4 bytes; its length type is signed.
-    const auto left = static_cast<utf8proc_ssize_t>(std::min<std::size_t>(text.size() - at, 4));
-    const utf8proc_ssize_t length = utf8proc_iterate(bytes + at, left, &c);
-    STOF_CHECK(length > 0, kInvalidArgument,
+  for (std::size_t at = 0; at < text.size();) {
+    const auto point = stof::decode_utf8(text, at);
+    STOF_CHECK(point.has_value(), kInvalidArgument,
                "{}: expected UTF-8, got the invalid byte 0x{:02x} at byte {}; convert the text to "
                "UTF-8 first",
-               what, bytes[at], at);
-    out.push_back(static_cast<char32_t>(c));
-    at += static_cast<std::size_t>(length);
+               what, static_cast<unsigned char>(text[at]), at);
+    out.push_back(point->value);
+    at += point->bytes;
   }
   return out;
-}
-
-void append_utf8(char32_t c, std::string& out) {
-  std::array<utf8proc_uint8_t, 4> bytes;
-  const utf8proc_ssize_t n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes.data());
-  out.append(reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(n));
 }
 
 std::string encode_utf8(std::u32string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (const char32_t c : text) append_utf8(c, out);
+  for (const char32_t c : text) append_utf8(out, c);
   return out;
 }
 

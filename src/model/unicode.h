@@ -10,7 +10,6 @@ namespace stof::model {
 /// (stray or missing continuation bytes, overlong forms, surrogates, past U+10FFFF).
 std::u32string decode_utf8(std::string_view text, std::string_view what);
 
-void append_utf8(char32_t c, std::string& out);
 std::string encode_utf8(std::u32string_view text);
 
 bool is_whitespace(char32_t c);       ///< the Unicode property White_Space

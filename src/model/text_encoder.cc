@@ -1,0 +1,213 @@
+#include "stof/text_encoder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "backend/cpu/ops/pooling.h"
+#include "backend/cpu/thread_scope.h"
+#include "core/check.h"
+#include "model/bert_config.h"
+#include "model/bert_encoder.h"
+#include "model/bert_weights.h"
+#include "model/sentence_config.h"
+#include "model/wordpiece.h"
+#include "stof/checkpoint.h"
+
+namespace stof {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string_view name_of(cpu::Activation activation) {
+  switch (activation) {
+    case cpu::Activation::kNone:
+      return "none";
+    case cpu::Activation::kRelu:
+      return "relu";
+    case cpu::Activation::kGeluErf:
+      return "gelu (erf)";
+    case cpu::Activation::kGeluTanh:
+      return "gelu (tanh)";
+  }
+  return "?";
+}
+
+std::string_view name_of(cpu::Pooling pooling) {
+  switch (pooling) {
+    case cpu::Pooling::kMean:
+      return "mean";
+    case cpu::Pooling::kCls:
+      return "cls";
+    case cpu::Pooling::kMax:
+      return "max";
+  }
+  return "?";
+}
+
+}  // namespace
+
+struct TextEncoder::Impl {
+  std::string folder;
+  model::SentenceConfig sentence;
+  model::WordPiece tokenizer;
+  model::BertEncoder encoder;
+  std::int64_t max_tokens;  ///< the checkpoint's own limit
+
+  const model::BertConfig& config() const { return encoder.config(); }
+
+  /// Checks a limit from the caller; 0 gives the checkpoint's own.
+  std::int64_t token_limit(std::int64_t asked) const {
+    if (asked == 0) return max_tokens;
+    STOF_CHECK(asked >= std::max<std::int64_t>(tokenizer.num_special(), 1) &&
+                   asked <= config().max_positions,
+               kInvalidArgument,
+               "max_tokens: expected 0 (this checkpoint's own limit, {}) or from {} (the special "
+               "tokens) to {} (the positions it knows), got {}",
+               max_tokens, std::max<std::int64_t>(tokenizer.num_special(), 1),
+               config().max_positions, asked);
+    return asked;
+  }
+
+  void check_options(const EncodeOptions& options) const {
+    STOF_CHECK(options.batch >= 1, kInvalidArgument, "batch: expected at least 1, got {}",
+               options.batch);
+    STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
+               "num_threads: expected 0 (all) or more, got {}", options.num_threads);
+    STOF_CHECK(options.mask.batch_extent() == 1, kInvalidArgument,
+               "mask: expected one mask for all texts, got one with {} batch entries; encode the "
+               "texts in separate calls",
+               options.mask.batch_extent());
+    const std::int64_t heads = options.mask.head_extent();
+    STOF_CHECK(heads == 1 || heads == config().num_heads, kInvalidArgument,
+               "mask: expected one mask for all heads or one for each of {}, got {}",
+               config().num_heads, heads);
+  }
+
+  /// Runs all texts; calls use(text index, states [tokens, hidden], tokens) for each.
+  template <class Use>
+  void run(const std::vector<std::string>& texts, const EncodeOptions& options,
+           EncodeTiming* timing, Use use) const;
+};
+
+template <class Use>
+void TextEncoder::Impl::run(const std::vector<std::string>& texts, const EncodeOptions& options,
+                            EncodeTiming* timing, Use use) const {
+  const auto start = Clock::now();
+  check_options(options);
+  const std::int64_t limit = token_limit(options.max_tokens);
+  const cpu::ThreadScope threads(options.num_threads);
+  std::vector<std::vector<std::int32_t>> ids;
+  ids.reserve(texts.size());
+  for (const std::string& text : texts) ids.push_back(tokenizer.encode(text, limit));
+  EncodeTiming spent;
+  spent.tokenize = seconds_since(start);
+
+  // Longest first: texts of one length share a batch and so the plan of its mask, and what the
+  // largest batch needs is allocated at once. A text without a token has nothing to encode.
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return ids[a].size() > ids[b].size(); });
+  model::EncoderTiming encoder_timing;
+  const auto batch = static_cast<std::size_t>(options.batch);
+  for (std::size_t begin = 0; begin < order.size();
+       begin += std::min(batch, order.size() - begin)) {
+    const std::size_t end = begin + std::min(batch, order.size() - begin);
+    model::PackedTexts packed;
+    for (std::size_t i = begin; i < end && !ids[order[i]].empty(); ++i) packed.add(ids[order[i]]);
+    const auto num_packed = packed.offsets.empty() ? 0 : packed.offsets.size() - 1;
+    if (num_packed > 0) {
+      const Tensor states = encoder.forward(packed, options.mask, encoder_timing);
+      const float* rows = states.as<float>().data();
+      for (std::size_t i = 0; i < num_packed; ++i)
+        use(order[begin + i], rows + packed.offsets[i] * config().hidden_size,
+            packed.offsets[i + 1] - packed.offsets[i]);
+    }
+    if (options.progress)
+      options.progress(static_cast<std::int64_t>(end), static_cast<std::int64_t>(texts.size()));
+  }
+  spent.plan = encoder_timing.plan;
+  spent.attention = encoder_timing.attention;
+  spent.total = seconds_since(start);
+  if (timing != nullptr) *timing = spent;
+}
+
+TextEncoder TextEncoder::load(const std::string& folder) {
+  model::SentenceConfig sentence = model::load_sentence_config(folder);
+  const std::string& model_folder = sentence.model_folder;
+  const model::BertConfig config = model::load_bert_config(model_folder);
+  STOF_CHECK(sentence.width == 0 || sentence.width == config.hidden_size, kCorrupt,
+             "{}: word_embedding_dimension: expected the model's hidden_size, {}, got {}", folder,
+             config.hidden_size, sentence.width);
+  model::WordPiece tokenizer(model::load_wordpiece(model_folder), model_folder + "/tokenizer");
+  STOF_CHECK(tokenizer.num_ids() <= config.vocab_size, kCorrupt,
+             "{}: expected token ids below config.json's vocab_size, {}, got {}", model_folder,
+             config.vocab_size, tokenizer.num_ids() - 1);
+  std::int64_t limit = sentence.max_tokens > 0 ? sentence.max_tokens : tokenizer.max_tokens();
+  limit = limit > 0 ? std::min(limit, config.max_positions) : config.max_positions;
+  STOF_CHECK(limit >= tokenizer.num_special(), kCorrupt,
+             "{}: expected room for the {} special tokens, got a limit of {} tokens", model_folder,
+             tokenizer.num_special(), limit);
+  model::BertEncoder encoder(model::load_bert_weights(Checkpoint::open(model_folder), config),
+                             config);
+  return TextEncoder(std::make_shared<const Impl>(
+      Impl{folder, std::move(sentence), std::move(tokenizer), std::move(encoder), limit}));
+}
+
+std::int64_t TextEncoder::hidden_size() const { return impl_->config().hidden_size; }
+std::int64_t TextEncoder::num_layers() const { return impl_->config().num_layers; }
+std::int64_t TextEncoder::num_heads() const { return impl_->config().num_heads; }
+std::int64_t TextEncoder::max_tokens() const { return impl_->max_tokens; }
+
+std::string TextEncoder::describe() const {
+  const model::BertConfig& config = impl_->config();
+  return fmt::format(
+      "BERT: {} layers, hidden {}, {} heads of {}, inner {} with {}, vocabulary {}, {} of {} "
+      "positions; {} pooling{}{}",
+      config.num_layers, config.hidden_size, config.num_heads, config.head_dim(),
+      config.intermediate_size, name_of(config.activation), config.vocab_size, impl_->max_tokens,
+      config.max_positions, name_of(impl_->sentence.pooling),
+      impl_->sentence.stated ? "" : " (default: no modules.json)",
+      impl_->sentence.normalize ? ", normalised" : "");
+}
+
+EncodedText TextEncoder::tokenize(const std::string& text, std::int64_t max_tokens) const {
+  EncodedText encoded;
+  encoded.ids = impl_->tokenizer.encode(text, impl_->token_limit(max_tokens), &encoded.truncated);
+  for (const std::int32_t id : encoded.ids) encoded.tokens.push_back(impl_->tokenizer.token(id));
+  return encoded;
+}
+
+Tensor TextEncoder::embed(const std::vector<std::string>& texts, const EncodeOptions& options,
+                          EncodeTiming* timing) const {
+  const std::int64_t hidden = hidden_size();
+  Tensor embeddings(DType::kFloat32, {static_cast<std::int64_t>(texts.size()), hidden});
+  float* const out = embeddings.as<float>().data();
+  impl_->run(texts, options, timing,
+             [&](std::size_t text, const float* states, std::int64_t tokens) {
+               float* row = out + static_cast<std::int64_t>(text) * hidden;
+               cpu::pool_rows(impl_->sentence.pooling, states, tokens, hidden, row);
+               if (impl_->sentence.normalize) cpu::normalize_l2(row, hidden);
+             });
+  return embeddings;
+}
+
+std::vector<Tensor> TextEncoder::encode_tokens(const std::vector<std::string>& texts,
+                                               const EncodeOptions& options,
+                                               EncodeTiming* timing) const {
+  std::vector<Tensor> result(texts.size());
+  for (Tensor& states : result) states = Tensor(DType::kFloat32, {0, hidden_size()});
+  impl_->run(texts, options, timing,
+             [&](std::size_t text, const float* states, std::int64_t tokens) {
+               result[text] = Tensor::copy_of({states, DType::kFloat32, {tokens, hidden_size()}});
+             });
+  return result;
+}
+
+}  // namespace stof

@@ -4,12 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/env.h"
 
@@ -36,6 +39,43 @@ inline std::filesystem::path fetched(const std::string& relative) {
 }
 
 inline std::string minilm_folder() { return fetched("models/all-minilm-l6-v2").string(); }
+
+/// The numbered paragraphs of tools/corpus_paragraphs.py: same files, same rule.
+inline std::vector<std::pair<int, std::string>> corpus_paragraphs() {
+  namespace fs = std::filesystem;
+  const fs::path folder = fetched("corpus/django-docs");
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file() && entry.path().extension() == ".txt")
+      files.push_back(fs::relative(entry.path(), folder).string());
+  std::sort(files.begin(), files.end());
+  std::vector<std::pair<int, std::string>> paragraphs;
+  int index = 0;
+  for (const std::string& file : files) {
+    std::string block;
+    const auto end_block = [&] {
+      const std::size_t begin = block.find_first_not_of(" \t\n");
+      const std::size_t end = block.find_last_not_of(" \t\n");
+      std::string text = begin == std::string::npos ? "" : block.substr(begin, end + 1 - begin);
+      block.clear();
+      if (text.size() < 20) return;
+      const bool foreign =
+          std::any_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; });
+      if (index % 22 == 0 || foreign) paragraphs.emplace_back(index, std::move(text));
+      ++index;
+    };
+    std::istringstream lines(read_file(folder / file));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find_first_not_of(" \t") == std::string::npos) {
+        end_block();
+      } else {
+        block += line + "\n";
+      }
+    }
+    end_block();
+  }
+  return paragraphs;
+}
 
 /// 64-bit FNV-1a, as in tools/make_golden_wordpiece.py.
 class Fnv1a {

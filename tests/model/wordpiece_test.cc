@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cinttypes>
 #include <vector>
 
 #include "model/test_data.h"
@@ -15,7 +13,6 @@
 namespace stof::model {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -39,44 +36,9 @@ std::string error_of(ErrorCode code, Action action) {
   return "";
 }
 
-/// Blocks of tools/corpus_paragraphs.py: same files, same rule.
-std::vector<std::pair<int, std::string>> corpus_paragraphs(const fs::path& folder) {
-  std::vector<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file() && entry.path().extension() == ".txt")
-      files.push_back(fs::relative(entry.path(), folder).string());
-  std::sort(files.begin(), files.end());
-  std::vector<std::pair<int, std::string>> paragraphs;
-  int index = 0;
-  for (const std::string& file : files) {
-    std::string block;
-    const auto end_block = [&] {
-      const std::size_t begin = block.find_first_not_of(" \t\n");
-      const std::size_t end = block.find_last_not_of(" \t\n");
-      std::string text = begin == std::string::npos ? "" : block.substr(begin, end + 1 - begin);
-      block.clear();
-      if (text.size() < 20) return;
-      const bool foreign =
-          std::any_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; });
-      if (index % 22 == 0 || foreign) paragraphs.emplace_back(index, std::move(text));
-      ++index;
-    };
-    std::istringstream lines(read_file(folder / file));
-    for (std::string line; std::getline(lines, line);) {
-      if (line.find_first_not_of(" \t") == std::string::npos) {
-        end_block();
-      } else {
-        block += line + "\n";
-      }
-    }
-    end_block();
-  }
-  return paragraphs;
-}
-
 TEST(WordPiece, GivesTheReferenceIdsOfTwoThousandParagraphs) {
   const WordPiece tokenizer = load_minilm();
-  const auto paragraphs = corpus_paragraphs(fetched("corpus/django-docs"));
+  const auto paragraphs = corpus_paragraphs();
   std::istringstream golden(read_file(std::string(STOF_TEST_DATA) + "/wordpiece_corpus.txt"));
   std::size_t compared = 0;
   for (std::string line; std::getline(golden, line); ++compared) {

@@ -3,6 +3,7 @@
 
 #include "model/tiny_bert.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

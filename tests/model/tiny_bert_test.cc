@@ -18,13 +18,16 @@ using ::testing::HasSubstr;
 
 constexpr double kTolerance = 2e-5;
 
-/// Largest difference between stof and the loops over several texts at once.
-double difference(const TinyBert& tiny, const mask::Mask& mask = {}, int longest = 70) {
+/// Texts of unequal, of equal and of no length.
+const std::vector<std::string> kTexts = {"", TinyBert::letters(9, 1), "a", TinyBert::letters(70, 2),
+                                         TinyBert::letters(9, 3)};
+
+/// Largest difference between stof and the loops over all texts.
+double difference(const TinyBert& tiny, const mask::Mask& mask = {},
+                  const std::vector<std::string>& texts = kTexts) {
   const TemporaryFolder folder;
   tiny.write(folder);
   const TextEncoder encoder = TextEncoder::load(folder.path());
-  const std::vector<std::string> texts = {"", TinyBert::letters(9, 1), "a",
-                                          TinyBert::letters(longest, 2), TinyBert::letters(9, 3)};
   EncodeOptions options;
   options.mask = mask;
   options.batch = 4;
@@ -129,12 +132,12 @@ TEST(TinyBert, AppliesABidirectionalWindowToLongTexts) {
   TinyBert tiny;
   const mask::Mask window = mask::window(64, 64);
   const mask::Mask padded = window & mask::key_lengths({280});
-  EXPECT_LT(difference(tiny, window, 298), kTolerance);
-  EXPECT_LT(difference(tiny, padded, 298), kTolerance);
+  const std::vector<std::string> text = {TinyBert::letters(298, 2)};
+  EXPECT_LT(difference(tiny, window, text), kTolerance);
+  EXPECT_LT(difference(tiny, padded, text), kTolerance);
   const TemporaryFolder folder;
   tiny.write(folder);
   const TextEncoder encoder = TextEncoder::load(folder.path());
-  const std::vector<std::string> text = {TinyBert::letters(298, 2)};
   const auto states = [&](const mask::Mask& mask) {
     EncodeOptions options;
     options.mask = mask;
@@ -149,7 +152,8 @@ TEST(TinyBert, AppliesABidirectionalWindowToLongTexts) {
   };
   for (const std::size_t row : {0u, 150u, 299u}) EXPECT_GT(apart(full, windowed, row), 1e-2);
   EXPECT_GT(apart(windowed, hidden, 250), 1e-3);
-  EXPECT_EQ(apart(windowed, hidden, 0), 0);  // sees keys 0..64, twice over: far from the padding
+  // Two layers of radius 64 reach key 128: far from the padding.
+  EXPECT_LT(apart(windowed, hidden, 0), 1e-5);
 }
 
 TEST(TinyBert, PoolsAsTheFilesSay) {

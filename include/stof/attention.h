@@ -78,7 +78,9 @@ struct RunOptions {
 };
 
 /// out = softmax(scale * q k^T (+ softcap, ALiBi, bias), visible keys only) v, flash-style.
-/// A row that sees nothing gives out 0 and LSE -inf. Accumulates in float32.
+/// A row that sees nothing gives out 0 and LSE -inf, with a sink too; otherwise the LSE includes
+/// the sink. What keys and values hold where nothing sees them is never felt, NaN included.
+/// Accumulates in float32; the same bits for every number of threads.
 void run_attention(const AttentionPlan& plan, const AttentionTensors& tensors,
                    const RunOptions& options = {});
 
@@ -95,6 +97,7 @@ void attention_interpret(const AttentionPlan& plan, const AttentionTensors& tens
 /// its own lengths (batch index i).
 class VarlenPlan {
  public:
+  /// As given, with batch = sequences, seq_q and seq_kv = the longest.
   const AttentionProblem& problem() const;
   std::int64_t num_sequences() const;
   /// Plan of sequence i; equal lengths share one where the mask allows it.
@@ -108,7 +111,9 @@ class VarlenPlan {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// problem.batch, seq_q and seq_kv are taken from the cumulative lengths (first 0, ascending).
+/// problem.batch, seq_q and seq_kv are taken from the cumulative lengths (first 0, ascending). A
+/// mask that differs between batch entries gives entry i to sequence i, its arrays cut to that
+/// sequence's lengths. Unsupported with problem.bias.
 VarlenPlan plan_varlen_attention(const AttentionProblem& problem, const mask::Mask& mask,
                                  const std::vector<std::int64_t>& cu_seqlens_q,
                                  const std::vector<std::int64_t>& cu_seqlens_kv);

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -42,6 +44,35 @@ Descriptor open_regular(const std::string& path, std::size_t* size) {
              path);
   *size = static_cast<std::size_t>(info.st_size);
   return Descriptor{std::exchange(file.fd, -1)};
+}
+
+// Temporary names for remove_temporary_files(). A signal handler may not allocate, lock or read
+// memory that somebody frees, so the names live in fixed slots. When all are taken (more files open
+// for writing at once than that, or a longer path) a file goes without.
+struct TemporaryName {
+  std::atomic<bool> taken{false};
+  std::atomic<bool> ready{false};  ///< path is complete and the file may exist
+  char path[PATH_MAX] = {};
+};
+std::array<TemporaryName, 16> temporary_names;
+
+int register_temporary(const std::string& path) {
+  if (path.size() >= PATH_MAX) return -1;
+  for (std::size_t i = 0; i < temporary_names.size(); ++i) {
+    TemporaryName& name = temporary_names[i];
+    if (name.taken.exchange(true)) continue;
+    std::memcpy(name.path, path.c_str(), path.size() + 1);
+    name.ready = true;
+    return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void forget_temporary(int slot) {
+  if (slot < 0) return;
+  TemporaryName& name = temporary_names[static_cast<std::size_t>(slot)];
+  name.ready = false;
+  name.taken = false;
 }
 
 }  // namespace
@@ -101,14 +132,19 @@ bool is_folder(const std::string& path) {
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   static std::atomic<unsigned> counter{0};
   temporary_ = fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter++);
+  slot_ = register_temporary(temporary_);
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  STOF_CHECK(descriptor_ >= 0, kIo, "{}: cannot be written: {}", path, system_reason());
+  if (descriptor_ >= 0) return;
+  const std::string reason = system_reason();
+  forget_temporary(slot_);
+  throw_error(ErrorCode::kIo, "{}: cannot be written: {}", path, reason);
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
   ::unlink(temporary_.c_str());
+  forget_temporary(slot_);
 }
 
 void AtomicFile::write(const void* data, std::size_t bytes) {
@@ -130,7 +166,14 @@ void AtomicFile::commit() {
              system_reason());
   STOF_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, kIo, "{}: cannot be replaced: {}",
              path_, system_reason());
+  forget_temporary(std::exchange(slot_, -1));
   ::close(std::exchange(descriptor_, -1));
+}
+
+void remove_temporary_files() noexcept {
+  for (const TemporaryName& name : temporary_names) {
+    if (name.ready) ::unlink(name.path);
+  }
 }
 
 void write_file(const std::string& path, std::string_view content) {

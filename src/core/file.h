@@ -52,7 +52,12 @@ class AtomicFile {
  private:
   std::string path_, temporary_;
   int descriptor_ = -1;
+  int slot_ = -1;  ///< in the list that remove_temporary_files() walks
 };
+
+/// Removes the temporary names of every AtomicFile that was not committed yet. Async-signal-safe,
+/// for handlers that end the process; the files themselves can't be used afterwards.
+void remove_temporary_files() noexcept;
 
 /// AtomicFile in one call.
 void write_file(const std::string& path, std::string_view content);

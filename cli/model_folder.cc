@@ -1,0 +1,33 @@
+#include "model_folder.h"
+
+#include "core/check.h"
+#include "core/env.h"
+#include "core/file.h"
+
+namespace stof::cli {
+
+std::string default_model_folder() { return cache_folder() + "/models/all-minilm-l6-v2"; }
+
+ModelFolderState inspect_model_folder(const std::string& folder) {
+  ModelFolderState state{folder, ""};
+  const auto has = [&folder](const char* name) { return file_exists(folder + "/" + name); };
+  if (!is_folder(folder))
+    state.problem = "not there; run scripts/setup --models";
+  else if (!has("config.json"))
+    state.problem = "config.json is missing";
+  else if (!has("model.safetensors") && !has("model.safetensors.index.json"))
+    state.problem = "model.safetensors is missing";
+  else if (!has("vocab.txt") && !has("tokenizer.json"))
+    state.problem = "vocab.txt and tokenizer.json are missing";
+  return state;
+}
+
+TextEncoder load_encoder(const std::string& folder) {
+  STOF_CHECK(is_folder(folder), kNotFound, "--model: {}: no such folder{}", folder,
+             folder == default_model_folder()
+                 ? "; run scripts/setup --models to fetch the demo model"
+                 : "; expected one with config.json, model.safetensors and vocab.txt");
+  return TextEncoder::load(folder);
+}
+
+}  // namespace stof::cli

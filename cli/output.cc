@@ -1,0 +1,137 @@
+#include "output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/file.h"
+
+namespace stof::cli {
+namespace {
+
+[[noreturn]] void throw_output_error() {
+  throw_error(ErrorCode::kIo, "standard output: write failed: {}", std::strerror(errno));
+}
+
+extern "C" void remove_temporaries_and_die(int signal_number) {
+  remove_temporary_files();
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+}
+
+bool is_continuation_byte(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+std::size_t display_width(std::string_view text) {
+  return text.size() -
+         static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_continuation_byte));
+}
+
+}  // namespace
+
+void write_output(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) throw_output_error();
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0) throw_output_error();
+}
+
+void reserve_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+    // Opened the wrong way round on purpose: reading 0 and writing 1 or 2 must still fail.
+    const int opened = ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    if (opened >= 0 && opened != fd) ::close(opened);
+  }
+}
+
+void install_signal_handlers() {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    struct sigaction action {};
+    ::sigaction(signal_number, nullptr, &action);
+    if (action.sa_handler == SIG_IGN && signal_number != SIGPIPE) continue;  // nohup
+    action = {};
+    action.sa_handler = remove_temporaries_and_die;
+    // The handler must be able to raise the same signal again, with the default action.
+    action.sa_flags = SA_NODEFER;
+    ::sigaction(signal_number, &action, nullptr);
+  }
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    if (widths.size() < row.size()) widths.resize(row.size(), 0);
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], display_width(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::size_t padding = widths[i] - display_width(row[i]);
+      if (i > 0) line.append(2 + padding, ' ');
+      line += row[i];
+      if (i == 0) line.append(padding, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string with_thousands(std::int64_t value) {
+  std::string text = std::to_string(value);
+  const std::size_t first_digit = value < 0 ? 1 : 0;
+  for (std::size_t i = text.size(); i > first_digit + 3; i -= 3) text.insert(i - 3, 1, ',');
+  return text;
+}
+
+std::string format_bytes(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+std::string format_seconds(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+std::string shorten(std::string_view text, std::size_t width) {
+  if (display_width(text) <= width) return std::string(text);
+  std::size_t end = 0;
+  for (std::size_t shown = 0; end < text.size(); ++end) {
+    if (is_continuation_byte(text[end])) continue;
+    if (shown + 3 == width) break;
+    ++shown;
+  }
+  return std::string(text.substr(0, end)).append("...");
+}
+
+void require_writable(const std::string& option, const std::string& path) {
+  STOF_CHECK(!path.empty(), kInvalidArgument, "{}: expected a file name, got an empty one", option);
+  STOF_CHECK(!is_folder(path) && path.back() != '/', kInvalidArgument,
+             "{}: expected a file name, got the folder {}", option, path);
+  const std::size_t slash = path.rfind('/');
+  if (slash != std::string::npos && slash > 0) {
+    const std::string folder = path.substr(0, slash);
+    STOF_CHECK(is_folder(folder), kNotFound, "{}: {}: no such folder {}; create it first", option,
+               path, folder);
+  }
+  try {
+    const AtomicFile probe(path);  // removed again: never committed
+  } catch (const Error& error) {
+    throw Error(error.code(), option + ": " + error.what());
+  }
+}
+
+}  // namespace stof::cli

@@ -1,0 +1,51 @@
+#pragma once
+// Standard output whose failures are noticed, and what a process owes its terminal.
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stof::cli {
+
+/// Writes to standard output. Throws Io when the text could not be written (a full disk, a closed
+/// descriptor); a closed pipe ends the program silently, as every filter does.
+void write_output(std::string_view text);
+
+template <class... Args>
+void print_out(fmt::format_string<Args...> format, Args&&... args) {
+  write_output(fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws Io when buffered output could not be written.
+void flush_output();
+
+/// Opens descriptors 0 to 2 where the caller closed them, so that no file of ours ever gets the
+/// number of standard output; writing to such a descriptor then fails as it should.
+void reserve_standard_descriptors();
+
+/// On Ctrl-C, termination and a closed pipe: removes half-written temporary files, then dies by the
+/// same signal.
+void install_signal_handlers();
+
+/// Rows of cells in columns two blanks apart: the first column left-aligned, the others right.
+std::string format_table(const std::vector<std::vector<std::string>>& rows);
+
+/// 1234567 -> "1,234,567"
+std::string with_thousands(std::int64_t value);
+
+/// "12.3 KiB"
+std::string format_bytes(double bytes);
+
+/// "850 us", "12.3 ms", "4.56 s"
+std::string format_seconds(double seconds);
+
+/// Shortens to `width` columns with "..." at the end; counts UTF-8 characters and never cuts one.
+std::string shorten(std::string_view text, std::size_t width);
+
+/// Throws NotFound (no such folder), InvalidArgument (a folder) or Io naming option and path when
+/// `path` cannot be written, before any work is spent on its content.
+void require_writable(const std::string& option, const std::string& path);
+
+}  // namespace stof::cli

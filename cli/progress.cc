@@ -1,0 +1,50 @@
+#include "progress.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace stof::cli {
+namespace {
+
+constexpr int kBarCells = 30;
+constexpr double kFirstDrawSeconds = 0.5;  // shorter work needs no bar
+constexpr double kRedrawSeconds = 0.1;
+
+}  // namespace
+
+std::string progress_text(std::int64_t done, std::int64_t total, double seconds_spent) {
+  const double share =
+      total > 0 ? std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0)
+                : 1.0;
+  const auto filled = static_cast<std::size_t>(share * kBarCells);
+  std::string text = fmt::format("[{}{}] {:3.0f} %", std::string(filled, '#'),
+                                 std::string(kBarCells - filled, '-'), share * 100);
+  if (share <= 0) return text;
+  const auto left = static_cast<std::int64_t>(seconds_spent * (1 - share) / share + 0.5);
+  return text + fmt::format("  eta {}:{:02}", left / 60, left % 60);
+}
+
+ProgressBar::ProgressBar(std::string label, std::int64_t total, bool quiet)
+    : label_(std::move(label)), total_(total), visible_(!quiet && ::isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() {
+  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+}
+
+void ProgressBar::update(std::int64_t done) {
+  if (!visible_) return;
+  const auto now = Clock::now();
+  const auto seconds_since = [now](Clock::time_point t) {
+    return std::chrono::duration<double>(now - t).count();
+  };
+  if (seconds_since(start_) < kFirstDrawSeconds || seconds_since(last_) < kRedrawSeconds) return;
+  last_ = now;
+  drawn_ = true;
+  fmt::print(stderr, "\r{} {}\x1b[K", label_, progress_text(done, total_, seconds_since(start_)));
+  std::fflush(stderr);
+}
+
+}  // namespace stof::cli

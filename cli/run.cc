@@ -1,0 +1,133 @@
+// stof run: embeds texts with a checkpoint, with any attention mask.
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "commands.h"
+#include "core/check.h"
+#include "model_folder.h"
+#include "options.h"
+#include "output.h"
+#include "progress.h"
+#include "run_report.h"
+#include "stof/npy.h"
+#include "texts.h"
+
+namespace stof::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> texts;
+  std::string file;
+  std::string model = default_model_folder();
+  std::string task = "embed";
+  std::string mask = "all";
+  std::string device = "auto";
+  std::string dtype = "fp32";
+  std::int64_t batch = 32;
+  std::int64_t max_tokens = 0;
+  int threads = 0;
+  bool json = false;
+  std::string output;
+};
+
+void require_supported(const Options& options) {
+  STOF_CHECK(options.device != "cuda", kUnsupported,
+             "--device: expected auto or cpu, got cuda; this build has no CUDA backend");
+  STOF_CHECK(options.dtype == "fp32" || options.dtype == "float32", kUnsupported,
+             "--dtype: expected fp32, got {}; encoders compute in fp32 on the CPU", options.dtype);
+}
+
+EncodeOptions encode_options(const Options& options, ProgressBar& bar) {
+  EncodeOptions encode;
+  encode.mask = mask::parse(options.mask);
+  encode.max_tokens = options.max_tokens;
+  encode.batch = options.batch;
+  encode.num_threads = options.threads;
+  encode.progress = [&bar](std::int64_t done, std::int64_t) { bar.update(done); };
+  return encode;
+}
+
+/// Rows of all texts one below the other: [sum of tokens, hidden].
+Tensor concatenated(const std::vector<Tensor>& states, std::int64_t hidden) {
+  std::int64_t rows = 0;
+  for (const Tensor& state : states) rows += state.shape()[0];
+  Tensor all(DType::kFloat32, {rows, hidden});
+  auto* next = static_cast<std::byte*>(all.data());
+  for (const Tensor& state : states) {
+    std::copy_n(static_cast<const std::byte*>(state.data()), state.bytes(), next);
+    next += state.bytes();
+  }
+  return all;
+}
+
+void run(const Options& options, const Program& program) {
+  require_supported(options);
+  const std::vector<std::string> texts = read_texts(options.texts, options.file);
+  ProgressBar bar("embedding", static_cast<std::int64_t>(texts.size()), program.quiet);
+  const EncodeOptions encode = encode_options(options, bar);
+  if (!options.output.empty()) require_writable("--output", options.output);
+
+  const TextEncoder encoder = load_encoder(options.model);
+  std::vector<EncodedText> tokens;
+  tokens.reserve(texts.size());
+  for (const std::string& text : texts)
+    tokens.push_back(encoder.tokenize(text, options.max_tokens));
+
+  const RunReport report{texts, tokens, options.json};
+  if (options.task == "embed") {
+    const Tensor embeddings = encoder.embed(texts, encode);
+    if (!options.output.empty()) save_npy(options.output, embeddings.view());
+    print_embeddings(report, embeddings);
+  } else {
+    const std::vector<Tensor> states = encoder.encode_tokens(texts, encode);
+    if (!options.output.empty())
+      save_npy(options.output, concatenated(states, encoder.hidden_size()).view());
+    print_token_states(report, states);
+  }
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, const Program& program) {
+  auto options = std::make_shared<Options>();
+  CLI::App& run_command = *app.add_subcommand("run", "Embed texts with a BERT checkpoint");
+  run_command.fallthrough();
+  run_command.add_option("TEXT", options->texts, "Texts; after -- they may begin with a dash");
+  run_command.add_option("--file", options->file, "One text per line; - is standard input");
+  run_command
+      .add_option("--model", options->model,
+                  "Hugging Face folder: config.json, model.safetensors, vocab.txt")
+      ->capture_default_str();
+  run_command
+      .add_option("--task", options->task, "embed: one vector per text; tokens: one per token")
+      ->check(one_of({"embed", "tokens"}))
+      ->capture_default_str();
+  run_command
+      .add_option("--mask", options->mask, "Mask expression; stof mask list shows the words")
+      ->capture_default_str();
+  run_command.add_option("--device", options->device, "auto takes the best this build has")
+      ->check(one_of({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
+  run_command.add_option("--dtype", options->dtype, "Element type to compute in; fp32 on the CPU")
+      ->capture_default_str();
+  run_command.add_option("--batch", options->batch, "Texts per forward pass")
+      ->transform(whole_number(1, 65536))
+      ->capture_default_str();
+  run_command
+      .add_option("--max-tokens", options->max_tokens, "Cut longer texts (default: model's limit)")
+      ->transform(whole_number(1, kMaxSequence));
+  run_command.add_option("--threads", options->threads, "Threads (default: all cores)")
+      ->transform(whole_number(1, 1024));
+  run_command.add_flag("--json", options->json, "One JSON object per text and line");
+  run_command.add_option("--output", options->output,
+                         "Also write float32 .npy: [texts, hidden], or [all tokens, hidden]");
+  run_command.footer(
+      examples({"stof run \"How do I sort a list?\" \"Sorting lists in Python\"",
+                "stof run --file sentences.txt --output embeddings.npy",
+                "echo \"a text\" | stof run --file - --json | head -c 300",
+                "stof run \"a long text\" --mask \"window(32,32) | global(1,1)\" --task tokens"}));
+  run_command.callback([options, &program] { run(*options, program); });
+}
+
+}  // namespace stof::cli

@@ -1,0 +1,124 @@
+// The parts that a subprocess can't show: formatting, the bar's text, signals in the middle of a
+// write.
+
+#include "output.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "cli/program.h"
+#include "core/file.h"
+#include "progress.h"
+
+namespace stof::cli {
+namespace {
+
+TEST(Format, GroupsThousands) {
+  EXPECT_EQ(with_thousands(0), "0");
+  EXPECT_EQ(with_thousands(999), "999");
+  EXPECT_EQ(with_thousands(1000), "1,000");
+  EXPECT_EQ(with_thousands(-1234567), "-1,234,567");
+  EXPECT_EQ(with_thousands(-123), "-123");
+}
+
+TEST(Format, ChoosesUnits) {
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(format_seconds(0.00085), "850 us");
+  EXPECT_EQ(format_seconds(0.0123), "12.3 ms");
+  EXPECT_EQ(format_seconds(4.56), "4.56 s");
+}
+
+TEST(Format, ShortensBetweenCharacters) {
+  EXPECT_EQ(shorten("short", 8), "short");
+  EXPECT_EQ(shorten("exactly8", 8), "exactly8");
+  EXPECT_EQ(shorten("much too long", 8), "much ...");
+  EXPECT_EQ(shorten("äöüäöüäöü", 8), "äöüäö...");
+}
+
+TEST(Format, AlignsColumnsByCharacters) {
+  EXPECT_EQ(format_table({{"a", "b"}, {"äöü", "12"}, {"x"}}), "a     b\näöü  12\nx\n");
+}
+
+TEST(ProgressBar, TextShowsShareAndTimeLeft) {
+  EXPECT_EQ(progress_text(0, 10, 3), "[------------------------------]   0 %");
+  EXPECT_EQ(progress_text(5, 10, 65), "[###############---------------]  50 %  eta 1:05");
+  EXPECT_EQ(progress_text(10, 10, 65), "[##############################] 100 %  eta 0:00");
+  EXPECT_EQ(progress_text(11, 10, 65), "[##############################] 100 %  eta 0:00");
+}
+
+/// What a bar that is updated before and after its quiet half second writes to standard error.
+std::string bar_output(bool terminal, bool quiet) {
+  int reader = -1, writer = -1;
+  std::array<int, 2> ends{};
+  if (terminal)
+    EXPECT_EQ(::openpty(&reader, &writer, nullptr, nullptr, nullptr), 0);
+  else
+    EXPECT_EQ(::pipe(ends.data()), 0), reader = ends[0], writer = ends[1];
+  const int old_error = ::dup(STDERR_FILENO);
+  ::dup2(writer, STDERR_FILENO);
+  {
+    ProgressBar bar("working", 4, quiet);
+    bar.update(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    bar.update(2);
+  }
+  std::fflush(stderr);
+  ::dup2(old_error, STDERR_FILENO);
+  ::fcntl(reader, F_SETFL, O_NONBLOCK);
+  std::array<char, 4096> buffer{};
+  const ssize_t got = ::read(reader, buffer.data(), buffer.size());
+  for (const int fd : {reader, writer, old_error}) ::close(fd);
+  return std::string(buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+}
+
+TEST(ProgressBar, DrawsOnATerminalOnlyAndWipesItself) {
+  const std::string drawn = bar_output(/*terminal=*/true, /*quiet=*/false);
+  EXPECT_THAT(drawn,
+              testing::HasSubstr("working [###############---------------]  50 %  eta 0:01"));
+  EXPECT_TRUE(drawn.ends_with("\r\x1b[K")) << drawn;
+  EXPECT_EQ(bar_output(/*terminal=*/false, /*quiet=*/false), "");
+  EXPECT_EQ(bar_output(/*terminal=*/true, /*quiet=*/true), "");
+}
+
+TEST(Signals, InterruptedWriteLeavesNoFile) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    const TemporaryFolder folder;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(SIGHUP, SIG_DFL);
+      install_signal_handlers();
+      AtomicFile file(folder / "half.bin");
+      file.write("half of it");
+      if (folder.names().size() != 1) ::_exit(3);  // nothing there to be removed
+      std::raise(signal_number);
+      ::_exit(4);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+    EXPECT_EQ(WTERMSIG(status), signal_number);
+    EXPECT_THAT(folder.names(), testing::IsEmpty());
+  }
+}
+
+TEST(Signals, CommittedFileStays) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "whole.bin");
+  file.write("all of it");
+  file.commit();
+  remove_temporary_files();
+  EXPECT_EQ(read_file(folder / "whole.bin"), "all of it");
+}
+
+}  // namespace
+}  // namespace stof::cli

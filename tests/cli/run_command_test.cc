@@ -1,0 +1,201 @@
+// stof run and stof demo on the real checkpoint (scripts/setup --models fetches it).
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/program.h"
+#include "stof/npy.h"
+
+namespace stof::cli {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+std::vector<json> lines_of(const Finished& finished) {
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  std::vector<json> lines;
+  std::istringstream text(finished.out);
+  for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+double dot(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+TEST(Run, PrintsTokensNormAndSimilarity) {
+  const Finished finished =
+      run_stof({"run", "A cat sleeps.", "A kitten naps.", "Stock prices fell."});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(finished.err, "");
+  EXPECT_THAT(finished.out, HasSubstr("1  A cat sleeps."));
+  EXPECT_THAT(finished.out, HasSubstr("1.0000"));
+  EXPECT_THAT(finished.out, HasSubstr("cosine similarity"));
+}
+
+TEST(Run, SimilarTextsAreCloserThanOthers) {
+  const auto lines = lines_of(
+      run_stof({"run", "A cat sleeps.", "A kitten naps.", "Stock prices fell.", "--json"}));
+  ASSERT_EQ(lines.size(), 3u);
+  std::vector<std::vector<float>> vectors;
+  for (const json& line : lines) vectors.push_back(line.at("embedding"));
+  ASSERT_EQ(vectors[0].size(), 384u);
+  for (const auto& vector : vectors) EXPECT_NEAR(dot(vector, vector), 1, 1e-5);
+  EXPECT_GT(dot(vectors[0], vectors[1]), dot(vectors[0], vectors[2]) + 0.2);
+}
+
+TEST(Run, ReadsOneTextPerLine) {
+  const TemporaryFolder folder;
+  const std::string text = "first line\r\nzweite Zeile mit \xC3\xA4\n\nlast without newline";
+  std::ofstream(folder / "texts.txt") << text;
+  const auto from_file = lines_of(run_stof({"run", "--file", folder / "texts.txt", "--json"}));
+  const auto from_input = lines_of(run_stof({"run", "--file", "-", "--json"}, {.input = text}));
+  ASSERT_EQ(from_file.size(), 4u);
+  EXPECT_EQ(from_file[0].at("text"), "first line");
+  EXPECT_EQ(from_file[2].at("text"), "");
+  EXPECT_EQ(from_file, from_input);
+}
+
+TEST(Run, TakesCommandNamesAsText) {
+  const auto lines = lines_of(run_stof({"run", "mask", "doctor", "run", "--json"}));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0].at("text"), "mask");
+  EXPECT_EQ(lines[2].at("text"), "run");
+}
+
+TEST(Run, TakesTextsThatBeginWithADash) {
+  const auto lines = lines_of(run_stof({"run", "--json", "--", "-5 degrees", "--help"}));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1].at("text"), "--help");
+}
+
+TEST(Run, TokensTaskGivesOneVectorPerToken) {
+  const auto lines = lines_of(run_stof({"run", "hello world", "--task", "tokens", "--json"}));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].at("tokens"), json({"[CLS]", "hello", "world", "[SEP]"}));
+  EXPECT_EQ(lines[0].at("ids"), json({101, 7592, 2088, 102}));
+  ASSERT_EQ(lines[0].at("embeddings").size(), 4u);
+  EXPECT_EQ(lines[0].at("embeddings")[3].size(), 384u);
+}
+
+TEST(Run, MaskChangesTheResultAndAllDoesNot) {
+  const std::string text = "the quick brown fox jumps over the lazy dog near the river bank";
+  const auto embed = [&text](const std::string& mask) {
+    return lines_of(run_stof({"run", text, "--mask", mask, "--json"}))
+        .at(0)
+        .at("embedding")
+        .get<std::vector<float>>();
+  };
+  const auto dense = embed("all");
+  EXPECT_GT(dot(dense, embed("window(100,100)")), 0.999999);
+  EXPECT_LT(dot(dense, embed("window(1,1)")), 0.999);
+}
+
+TEST(Run, WritesNpy) {
+  const TemporaryFolder folder;
+  const Finished finished =
+      run_stof({"run", "one", "two words", "--output", folder / "e.npy", "--json"});
+  const auto lines = lines_of(finished);
+  const Tensor embeddings = load_npy(folder / "e.npy");
+  EXPECT_EQ(embeddings.shape(), (Dims{2, 384}));
+  const auto row = lines.at(1).at("embedding").get<std::vector<float>>();
+  for (std::size_t i = 0; i < row.size(); ++i)
+    EXPECT_EQ(embeddings.as<float>()[384 + i], row[i]) << i;
+  const auto tokens = lines_of(run_stof(
+      {"run", "one", "two words", "--task", "tokens", "--output", folder / "t.npy", "--json"}));
+  EXPECT_EQ(load_npy(folder / "t.npy").shape(), (Dims{7, 384}));
+}
+
+TEST(Run, CutsAtMaxTokensAndSaysSo) {
+  const Finished finished = run_stof({"run", "one two three four five six", "--max-tokens", "5"});
+  EXPECT_THAT(finished.out, HasSubstr("5 (cut)")) << finished.err;
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--max-tokens", "100000"})),
+              HasSubstr("max_tokens: expected"));
+}
+
+TEST(Run, RefusesWhatThisBuildLacks) {
+  EXPECT_EQ(user_error(run_stof({"run", "x", "--device", "cuda"})),
+            "--device: expected auto or cpu, got cuda; this build has no CUDA backend");
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--dtype", "bf16"})),
+              StartsWith("--dtype: expected fp32, got bf16"));
+}
+
+TEST(Run, RefusesMissingAndBrokenText) {
+  EXPECT_THAT(user_error(run_stof({"run"})), StartsWith("TEXT: expected at least one text"));
+  EXPECT_THAT(user_error(run_stof({"run", "--file", "-"})),
+              StartsWith("standard input: expected at least one line"));
+  EXPECT_THAT(user_error(run_stof({"run", "--file", "missing.txt"})), StartsWith("missing.txt:"));
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--file", "y.txt"})), StartsWith("--file:"));
+  const std::string message =
+      user_error(run_stof({"run", "--file", "-"}, {.input = "good\nbad \xFF byte\n"}));
+  EXPECT_THAT(message, StartsWith("standard input, line 2"));
+  EXPECT_THAT(message, HasSubstr("UTF-8"));
+}
+
+TEST(Run, RefusesAMissingModelWithAdvice) {
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--model", "no-such-folder"})),
+              StartsWith("--model: no-such-folder: no such folder"));
+  const Finished finished = run_shell("sh", "STOF_CACHE=/nonexistent $stof run x");
+  EXPECT_THAT(user_error(finished), HasSubstr("run scripts/setup --models"));
+}
+
+TEST(Run, RefusesAnUnwritableOutputBeforeLoadingTheModel) {
+  EXPECT_THAT(user_error(run_stof(
+                  {"run", "x", "--model", "no-such-folder", "--output", "no-such-place/e.npy"})),
+              StartsWith("--output: no-such-place/e.npy: no such folder"));
+}
+
+TEST(Run, ShowsTheMaskErrorUnderTheLine) {
+  const Finished finished = run_stof({"run", "x", "--mask", "causal & ("});
+  EXPECT_NE(user_error(finished), "");
+  EXPECT_THAT(finished.err, HasSubstr("^"));
+}
+
+TEST(Run, ShowsNoBarWhereNobodyWatches) {
+  std::string many;
+  for (int i = 0; i < 40; ++i) many += "sentence number " + std::to_string(i) + "\n";
+  EXPECT_EQ(run_stof({"run", "--file", "-", "--json", "--batch", "1"}, {.input = many}).err, "");
+  EXPECT_EQ(run_stof({"run", "x", "--quiet"}, {.terminal_error = true}).err, "");
+}
+
+TEST(Demo, ShowsSentencesMasksAndPictures) {
+  const TemporaryFolder folder;
+  const Finished finished =
+      run_stof({"demo", "--document", STOF_SOURCE_DIR "/LICENSE", "--out", folder / "pictures"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(finished.err, "");
+  for (const char* expected : {"1. Sentences", "2. A long document", "3. Pictures", "Try next",
+                               "cosine to dense", "1.0000"})
+    EXPECT_THAT(finished.out, HasSubstr(expected));
+  for (const char* name : {"dense.png", "sliding.png", "bigbird.png"})
+    EXPECT_THAT(read_file(folder / ("pictures/" + std::string(name))), StartsWith("\x89PNG"));
+}
+
+TEST(Demo, NamesAMissingDocument) {
+  const TemporaryFolder folder;
+  const Finished finished =
+      run_stof({"demo", "--document", "no-such-text", "--out", folder / "pictures"});
+  EXPECT_EQ(finished.exit_code, 2);
+  EXPECT_THAT(finished.err, StartsWith("stof: error: --document: no-such-text"));
+}
+
+TEST(Bench, JsonLinesNameTheirCase) {
+  for (const json& line : lines_of(run_stof({"bench", "mask", "--seq", "512", "--json"}))) {
+    EXPECT_EQ(line.at("suite"), "mask");
+    EXPECT_GT(line.at("median_seconds").get<double>(), 0);
+    EXPECT_GE(line.at("repeats").get<int>(), 3);
+  }
+}
+
+}  // namespace
+}  // namespace stof::cli

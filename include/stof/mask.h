@@ -155,8 +155,8 @@ Mask tree(const std::vector<std::int64_t>& parents, std::int64_t prefix = 0);
 
 /// Visible blocks of a grid; heads may differ.
 struct BlockList {
-  std::int64_t block_q = 0;   ///< uniform block rows; ignored where row_sizes is given
-  std::int64_t block_kv = 0;  ///< uniform block columns; ignored where col_sizes is given
+  std::int64_t block_q = 0;             ///< uniform block rows; ignored where row_sizes is given
+  std::int64_t block_kv = 0;            ///< uniform block columns; ignored where col_sizes is given
   std::vector<std::int64_t> row_sizes;  ///< ragged blocks: one extent per block row
   std::vector<std::int64_t> col_sizes;
   /// heads[h][r] = visible block columns of block row r, in any order. One head = shared.
@@ -204,8 +204,7 @@ Mask longformer(std::int64_t w = 256, std::int64_t num_global = 64);
 /// Window of `window_blocks` blocks to each side, `global_blocks` global blocks and
 /// `random_count` random ones per block row (Zaheer et al. 2020, arXiv 2007.14062).
 Mask bigbird(std::int64_t block = 64, std::int64_t window_blocks = 1,
-             std::int64_t global_blocks = 2, std::int64_t random_count = 3,
-             std::uint64_t seed = 0);
+             std::int64_t global_blocks = 2, std::int64_t random_count = 3, std::uint64_t seed = 0);
 /// causal & strided(local, stride).
 Mask sparse_transformer_strided(std::int64_t local = 128, std::int64_t stride = 128);
 /// causal & (chunked(stride) | summary(stride, count)).
@@ -217,9 +216,9 @@ Mask streaming(std::int64_t num_sinks = 4, std::int64_t w = 1024);
 
 /// Parses "causal & window(256,0) | global(cols=64)". ~ binds tightest, then &, then |. A name may
 /// be a primitive, an operator or a preset. Throws InvalidArgument whose message shows the text
-/// with a caret under the offending column; NotFound, Io or Corrupt, with the same caret, for a file
-/// it names. `dense("file.npy")` and `blocks("file.json")` read files relative to `base_dir`; an
-/// empty base_dir refuses them, for text from strangers.
+/// with a caret under the offending column; NotFound, Io or Corrupt, with the same caret, for a
+/// file it names. `dense("file.npy")` and `blocks("file.json")` read files relative to `base_dir`;
+/// an empty base_dir refuses them, for text from strangers.
 Mask parse(std::string_view text, const std::string& base_dir = ".");
 
 /// Inverse of to_json(). Throws Corrupt (not JSON) or InvalidArgument (naming the field's path).

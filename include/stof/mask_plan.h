@@ -56,16 +56,16 @@ struct MaskPlan {
   std::vector<std::int32_t> pattern_of;  ///< [batch_extent, head_extent]
   std::int32_t num_patterns = 0;
 
-  std::vector<WorkItem> items;          ///< the queue: dearest first, every (pattern, q_tile) once
-                                        ///< per split, empty rows included (they store zeros)
+  std::vector<WorkItem> items;  ///< the queue: dearest first, every (pattern, q_tile) once
+                                ///< per split, empty rows included (they store zeros)
   std::vector<PartialTile> partial;
   std::vector<TileRun> runs;
   std::vector<std::uint64_t> payloads;  ///< distinct payloads, payload_words() each
 
   std::int64_t num_q_tiles() const;
   std::int64_t num_kv_tiles() const;
-  std::int64_t payload_words() const;   ///< 64-bit words per payload
-  std::int64_t words_per_row() const;   ///< of a row-major payload
+  std::int64_t payload_words() const;  ///< 64-bit words per payload
+  std::int64_t words_per_row() const;  ///< of a row-major payload
   std::int32_t pattern_index(std::int64_t b, std::int64_t h) const;
 
   /// Throws Internal naming the first broken invariant.

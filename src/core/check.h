@@ -6,14 +6,14 @@
 #include "stof/error.h"
 
 /// STOF_CHECK(seq_q > 0, kInvalidArgument, "seq_q: expected at least 1, got {}", seq_q);
-#define STOF_CHECK(condition, code, ...)                                         \
-  do {                                                                           \
-    if (!(condition)) [[unlikely]]                                               \
-      throw ::stof::Error(::stof::ErrorCode::code, ::fmt::format(__VA_ARGS__));  \
+#define STOF_CHECK(condition, code, ...)                                        \
+  do {                                                                          \
+    if (!(condition)) [[unlikely]]                                              \
+      throw ::stof::Error(::stof::ErrorCode::code, ::fmt::format(__VA_ARGS__)); \
   } while (false)
 
 /// For what only a bug in stof can break.
-#define STOF_ASSERT(condition)                                                              \
+#define STOF_ASSERT(condition)                                                                   \
   STOF_CHECK(condition, kInternal, "internal error: {} does not hold ({}:{}); please report it", \
              #condition, __FILE_NAME__, __LINE__)
 

@@ -18,10 +18,11 @@ std::optional<long> env_int(const char* name, long low, long high) {
   if (!text) return std::nullopt;
   long value = 0;
   const auto [end, status] = std::from_chars(text->data(), text->data() + text->size(), value);
-  STOF_CHECK(status == std::errc() && end == text->data() + text->size() && value >= low &&
-                 value <= high,
-             kInvalidArgument, "environment variable {}: expected a whole number from {} to {}, got \"{}\"",
-             name, low, high, *text);
+  STOF_CHECK(
+      status == std::errc() && end == text->data() + text->size() && value >= low && value <= high,
+      kInvalidArgument,
+      "environment variable {}: expected a whole number from {} to {}, got \"{}\"", name, low, high,
+      *text);
   return value;
 }
 

@@ -1,5 +1,7 @@
 #include "backend/cpu/cpu_features.h"
 
+#include <cpuid.h>
+
 #include "core/check.h"
 #include "core/env.h"
 
@@ -17,14 +19,24 @@ const char* to_string(CpuIsa isa) {
   throw_error(ErrorCode::kInternal, "vector level {} has no name", static_cast<int>(isa));
 }
 
+namespace {
+
+/// Half-precision conversions. Asked of the processor itself: clang 14's builtin has no name for
+/// it.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+}  // namespace
+
 bool cpu_supports(CpuIsa isa) {
   // The builtin also asks the operating system whether it saves the wide registers.
   switch (isa) {
     case CpuIsa::kScalar:
       return true;
     case CpuIsa::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case CpuIsa::kAvx512:
       return cpu_supports(CpuIsa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

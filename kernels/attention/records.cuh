@@ -1,0 +1,61 @@
+#pragma once
+// What the host hands every attention kernel: the plan's lists and one record per unit of work.
+// Mirrored by src/backend/cuda/attention/device_plan.h.
+
+#include "ptx/types.cuh"
+
+namespace stof {
+
+/// A partial key tile and the payload that masks it.
+struct PartialTile {
+  i32 tile;
+  i32 payload;
+};
+
+/// Full key tiles [begin, end).
+struct TileRun {
+  i32 begin;
+  i32 end;
+};
+
+/// One query tile of one head (or of a pack of heads): walk num_partial partial tiles, then the
+/// num_full tiles of the runs from run_begin on.
+struct alignas(32) WorkRecord {
+  i32 q_row;          // first query row
+  i32 head;           // first query head
+  i32 batch;
+  i32 num_partial;    // -1: no more work
+  i32 num_full;
+  i32 partial_begin;  // into Params::partial
+  i32 run_begin;      // into Params::runs
+  i32 unused;
+};
+
+/// Arguments of a forward attention kernel.
+struct AttentionParams {
+  const WorkRecord* records;      // [num_records], dearest first
+  const PartialTile* partial;     // [num_partial]
+  const TileRun* runs;            // [num_runs]
+  const unsigned char* payloads;  // [num_payloads][Config::kPayloadBytes]
+  u32* queue;                     // [2], zero before the first launch; every launch leaves it zero
+  void* out;                      // [batch, num_heads_q, seq_q, head_dim_v], unit last stride
+  float* lse;                     // [batch, num_heads_q, seq_q] contiguous; null: not wanted (never
+                                  // null with Config::kMerge, which also reads it)
+  i64 out_batch_stride;           // elements
+  i64 out_head_stride;
+  i64 out_row_stride;
+  i32 num_records;
+  i32 num_heads_q;
+  i32 heads_per_group;            // query heads per key/value head
+  i32 seq_q;
+  // Residue order of stride step (1: natural order): position p is token (p % n) * step + p / n,
+  // where n is the number of rows in a residue. Records and tiles count positions.
+  i32 step;
+  i32 residue_rows_q;             // seq_q / step
+  i32 residue_rows_kv;            // seq_kv / step
+  float scale_log2;               // softmax scale * log2(e); > 0
+  float softcap;                  // read by variants with Config::kSoftcap
+  float scale;                    // softmax scale, likewise
+};
+
+}  // namespace stof

@@ -1,0 +1,147 @@
+#pragma once
+// Normalise and store one warpgroup's 64 rows.
+
+#include "attention/records.cuh"
+#include "attention/sm90_blockwise/softmax.cuh"
+
+namespace stof {
+
+/// Transposes a 4x4 matrix of words held by a quad: afterwards lane c has word c of every lane.
+__device__ __forceinline__ void transpose_quad(u32 (&words)[4], int lane_in_quad) {
+  const bool odd = lane_in_quad & 1, high = lane_in_quad & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const u32 got = __shfl_xor_sync(~0u, odd ? words[i] : words[i + 1], 1);
+    (odd ? words[i] : words[i + 1]) = got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const u32 got = __shfl_xor_sync(~0u, high ? words[i] : words[i + 2], 2);
+    (high ? words[i] : words[i + 2]) = got;
+  }
+}
+
+/// How much of the row already stored and of the new one goes into the merged row.
+struct MergeWeights {
+  float stored, fresh;
+};
+
+/// Merges (stored output, stored LSE) with (fresh output, m, sum) over disjoint keys; both LSEs may
+/// be -inf.
+__device__ __forceinline__ MergeWeights merge_weights(float stored_lse2, float fresh_lse2, float* merged_lse2) {
+  const float top = fmaxf(stored_lse2, fresh_lse2);
+  if (top == -ptx::infinity()) {
+    *merged_lse2 = top;
+    return {0.0f, 0.0f};
+  }
+  const float stored = ptx::exp2(stored_lse2 - top), fresh = ptx::exp2(fresh_lse2 - top);
+  *merged_lse2 = top + ptx::log2(stored + fresh);
+  const float inverse = 1.0f / (stored + fresh);
+  return {stored * inverse, fresh * inverse};
+}
+
+/// The two rows a thread stores, and with Config::kMerge what an earlier pass left there.
+template <class D>
+class OutputRows {
+ public:
+  __device__ __forceinline__ OutputRows(const AttentionParams& params, const WorkRecord& record,
+                                        int warpgroup) {
+    const int thread = static_cast<int>(threadIdx.x) & 127;
+    const i32 head = record.head + (D::kPackHeads ? warpgroup : 0);
+    const i32 first = record.q_row + (D::kPackHeads ? 0 : 64 * warpgroup) + 16 * (thread >> 5) +
+                      ((thread & 31) >> 2);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const i32 position = first + 8 * r;
+      inside_[r] = position < params.seq_q;
+      const i32 residue = position / params.residue_rows_q;
+      const i32 row = (position - residue * params.residue_rows_q) * params.step + residue;
+      const i64 lse_row = (static_cast<i64>(record.batch) * params.num_heads_q + head) * params.seq_q + row;
+      lse_[r] = params.lse == nullptr || !inside_[r] ? nullptr : params.lse + lse_row;
+      out_[r] = static_cast<unsigned short*>(params.out) + record.batch * params.out_batch_stride +
+                head * params.out_head_stride + row * params.out_row_stride;
+    }
+  }
+
+  /// Starts the loads of the stored rows; call it while matrix instructions are in flight, because
+  /// the values are wanted right after them.
+  __device__ __forceinline__ void fetch() {
+    if constexpr (D::kMerge) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        stored_lse2_[r] = -ptx::infinity();
+        if (!inside_[r]) continue;
+        constexpr float kLog2e = 1.44269504088896f;
+        stored_lse2_[r] = *lse_[r] * kLog2e;
+#pragma unroll
+        for (int i = 0; i < kWide; ++i) stored_[r][i] = *wide(r, i);
+#pragma unroll
+        for (int i = 0; i < kNarrow; ++i) stored_narrow_[r][i] = *narrow(r, i);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(float (&out)[D::kOutRegisters], const SoftmaxState& state,
+                                        float scale_log2) {
+    constexpr float kLn2 = 0.693147180559945f;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float sum = quad_sum(state.l[r]);
+      float fresh = sum > 0.0f ? 1.0f / sum : 0.0f;  // a row that saw nothing stores zeros
+      float lse2 = sum > 0.0f ? state.m[r] * scale_log2 + ptx::log2(sum) : -ptx::infinity();
+      [[maybe_unused]] float stored = 0.0f;
+      if constexpr (D::kMerge) {
+        const MergeWeights weights = merge_weights(stored_lse2_[r], lse2, &lse2);
+        fresh *= weights.fresh;
+        stored = weights.stored;
+      }
+      if (lse_[r] != nullptr && lane_in_quad() == 0) *lse_[r] = lse2 * kLn2;
+#pragma unroll
+      for (int i = 0; i < kWide; ++i) {
+        u32 words[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) words[j] = packed(out, 4 * i + j, r, fresh);
+        transpose_quad(words, lane_in_quad());
+        if constexpr (D::kMerge) {
+          words[0] = D::Element::add_scaled(words[0], stored_[r][i].x, stored);
+          words[1] = D::Element::add_scaled(words[1], stored_[r][i].y, stored);
+          words[2] = D::Element::add_scaled(words[2], stored_[r][i].z, stored);
+          words[3] = D::Element::add_scaled(words[3], stored_[r][i].w, stored);
+        }
+        if (inside_[r]) *wide(r, i) = make_uint4(words[0], words[1], words[2], words[3]);
+      }
+#pragma unroll
+      for (int i = 0; i < kNarrow; ++i) {
+        u32 word = packed(out, 4 * kWide + i, r, fresh);
+        if constexpr (D::kMerge) word = D::Element::add_scaled(word, stored_narrow_[r][i], stored);
+        if (inside_[r]) *narrow(r, i) = word;
+      }
+    }
+  }
+
+ private:
+  // Blocks of 8 columns: four at a time through a quad transpose, 16 bytes a lane; the rest by word.
+  static constexpr int kBlocks = D::kHeadDimV / 8;
+  static constexpr int kWide = kBlocks / 4, kNarrow = kBlocks % 4;
+
+  static __device__ __forceinline__ int lane_in_quad() { return static_cast<int>(threadIdx.x) & 3; }
+  static __device__ __forceinline__ u32 packed(const float (&out)[D::kOutRegisters], int block,
+                                               int r, float factor) {
+    return D::Element::pack(out[4 * block + 2 * r] * factor, out[4 * block + 2 * r + 1] * factor);
+  }
+  __device__ __forceinline__ uint4* wide(int r, int i) const {
+    return reinterpret_cast<uint4*>(out_[r] + (4 * i + lane_in_quad()) * 8);
+  }
+  __device__ __forceinline__ u32* narrow(int r, int i) const {
+    return reinterpret_cast<u32*>(out_[r] + (4 * kWide + i) * 8 + 2 * lane_in_quad());
+  }
+
+  unsigned short* out_[2];
+  float* lse_[2];  // null: not wanted, or the row is past the end
+  bool inside_[2];
+  float stored_lse2_[2];
+  uint4 stored_[2][kWide > 0 ? kWide : 1];
+  u32 stored_narrow_[2][kNarrow > 0 ? kNarrow : 1];
+};
+
+}  // namespace stof

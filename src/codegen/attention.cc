@@ -1,0 +1,92 @@
+#include "codegen/attention.h"
+
+#include <fmt/core.h>
+
+#include "codegen/wgmma.h"
+#include "core/check.h"
+
+namespace stof::codegen {
+namespace {
+
+constexpr int kSharedLimit = 232448;  // dynamic bytes a block may ask for on sm_90 (227 KiB)
+
+int round_up(int value, int step) { return (value + step - 1) / step * step; }
+int chunks(int head_dim) { return (head_dim + 63) / 64; }
+
+}  // namespace
+
+int Sm90AttentionConfig::payload_bytes() const {
+  const int words = (tile_kv / 2 + 31) / 32;
+  return 128 * 4 * words * (query_rows() / 64);
+}
+
+int Sm90AttentionConfig::shared_bytes() const {
+  const int query = query_stages * warpgroups * 64 * 128 * chunks(head_dim_qk);
+  const int ring =
+      stages * (tile_kv * 128 * (chunks(head_dim_qk) + chunks(head_dim_v)) + payload_bytes());
+  return query + ring + 32 * query_stages + 8 * (2 * query_stages + 4 * stages);
+}
+
+std::string Sm90AttentionConfig::name() const {
+  return fmt::format("sm90_{}_qk{}_v{}_w{}_kv{}_s{}q{}_b{}r{}{}{}{}{}",
+                     element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
+                     warpgroups, tile_kv, stages, query_stages, blocks_per_sm, consumer_registers,
+                     pack_heads ? "_packed" : "", ping_pong ? "_pingpong" : "",
+                     softcap ? "_softcap" : "", merge ? "_merge" : "");
+}
+
+void Sm90AttentionConfig::validate() const {
+  const auto check_dim = [](const char* field, int value) {
+    STOF_CHECK(value >= 8 && value <= 256 && value % 8 == 0, kUnsupported,
+               "{}: this kernel takes multiples of 8 from 8 to 256, got {}", field, value);
+  };
+  check_dim("head_dim_qk", head_dim_qk);
+  check_dim("head_dim_v", head_dim_v);
+  STOF_CHECK(warpgroups >= 1 && warpgroups <= 3, kInternal, "warpgroups: expected 1..3, got {}",
+             warpgroups);
+  STOF_CHECK(tile_kv >= 16 && tile_kv <= 256 && tile_kv % 16 == 0, kInternal,
+             "tile_kv: expected a multiple of 16 up to 256, got {}", tile_kv);
+  STOF_CHECK(!ping_pong || warpgroups > 1, kInternal, "ping_pong: needs two or more warpgroups");
+  STOF_CHECK(shared_bytes() <= kSharedLimit / blocks_per_sm - 1024 * (blocks_per_sm > 1), kInternal,
+             "{}: needs {} bytes of shared memory, {} blocks have {} each", name(), shared_bytes(),
+             blocks_per_sm, kSharedLimit / blocks_per_sm);
+}
+
+std::string emit_attention(const Sm90AttentionConfig& config) {
+  config.validate();
+  const auto flag = [](bool value) { return value ? "true" : "false"; };
+  std::string text = "// " + config.name() + "\n#include \"ptx/types.cuh\"\nnamespace stof {\n";
+  text += emit_wgmma_scores(config.element, config.tile_kv);
+  text += emit_wgmma_output(config.element, round_up(config.head_dim_v, 8));
+  text += "}\n#include \"attention/sm90_blockwise/kernel.cuh\"\n";
+  text += fmt::format(
+      R"(namespace stof {{
+struct Config {{
+  using Element = ptx::{element};
+  static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
+  static constexpr int kWarpgroups = {wg}, kTileKv = {kv}, kStages = {stages}, kQueryStages = {qstages};
+  static constexpr bool kPackHeads = {pack}, kPingPong = {pingpong}, kSoftcap = {softcap}, kMerge = {merge};
+  static constexpr int kConsumerRegisters = {creg}, kProducerRegisters = {preg};
+}};
+static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
+static_assert(Derived<Config>::kPayloadBytes == {payload}, "host and device disagree on payloads");
+}}
+extern "C" __global__ void __launch_bounds__({threads}, {blocks})
+attention(const __grid_constant__ stof::AttentionParams params, const __grid_constant__ stof::ptx::TensorMap q,
+          const __grid_constant__ stof::ptx::TensorMap k, const __grid_constant__ stof::ptx::TensorMap v) {{
+  stof::sm90_blockwise<stof::Config>(params, stof::OperandMaps{{&q, &k, &v}});
+}}
+)",
+      fmt::arg("element", config.element == DType::kBFloat16 ? "BFloat16" : "Float16"),
+      fmt::arg("qk", config.head_dim_qk), fmt::arg("v", config.head_dim_v),
+      fmt::arg("wg", config.warpgroups), fmt::arg("kv", config.tile_kv),
+      fmt::arg("stages", config.stages), fmt::arg("qstages", config.query_stages),
+      fmt::arg("pack", flag(config.pack_heads)), fmt::arg("pingpong", flag(config.ping_pong)),
+      fmt::arg("softcap", flag(config.softcap)), fmt::arg("merge", flag(config.merge)),
+      fmt::arg("creg", config.consumer_registers), fmt::arg("preg", config.producer_registers),
+      fmt::arg("shared", config.shared_bytes()), fmt::arg("payload", config.payload_bytes()),
+      fmt::arg("threads", config.threads()), fmt::arg("blocks", config.blocks_per_sm));
+  return text;
+}
+
+}  // namespace stof::codegen

@@ -1,0 +1,76 @@
+#include "codegen/wgmma.h"
+
+#include <fmt/core.h>
+
+#include "core/check.h"
+
+namespace stof::codegen {
+namespace {
+
+const char* ptx_type(DType element) {
+  switch (element) {
+    case DType::kBFloat16:
+      return "bf16";
+    case DType::kFloat16:
+      return "f16";
+    default:
+      throw_error(ErrorCode::kUnsupported, "wgmma: expected bfloat16 or float16, got {}",
+                  to_string(element));
+  }
+}
+
+void check_width(int n) {
+  STOF_CHECK(n >= 8 && n <= 256 && n % 8 == 0, kInternal,
+             "wgmma: expected a width of 8..256 in steps of 8, got {}", n);
+}
+
+/// "%0, %1, ..., %{count-1}"
+std::string operand_list(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += fmt::format("{}%{}", i == 0 ? "" : ", ", i);
+  return text;
+}
+
+std::string accumulator_constraints(const char* name, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i)
+    text += fmt::format("{}\"+f\"({}[{}])", i == 0 ? "" : ", ", name, i);
+  return text;
+}
+
+}  // namespace
+
+std::string emit_wgmma_scores(DType element, int n) {
+  check_width(n);
+  const int registers = n / 2;
+  return fmt::format(
+      R"(__device__ __forceinline__ void wgmma_scores(float (&scores)[{r}], u64 query, u64 key, bool accumulate) {{
+  asm volatile(
+      "{{\n.reg .pred add;\nsetp.ne.b32 add, %{flag}, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t} {{{list}}}, %{a}, %{b}, add, 1, 1, 0, 0;\n}}\n"
+      : {out} : "l"(query), "l"(key), "r"(static_cast<i32>(accumulate)));
+}}
+)",
+      fmt::arg("r", registers), fmt::arg("n", n), fmt::arg("t", ptx_type(element)),
+      fmt::arg("list", operand_list(registers)), fmt::arg("a", registers),
+      fmt::arg("b", registers + 1), fmt::arg("flag", registers + 2),
+      fmt::arg("out", accumulator_constraints("scores", registers)));
+}
+
+std::string emit_wgmma_output(DType element, int n) {
+  check_width(n);
+  const int registers = n / 2;
+  return fmt::format(
+      R"(__device__ __forceinline__ void wgmma_output(float (&out)[{r}], u32 p0, u32 p1, u32 p2, u32 p3, u64 value) {{
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t} {{{list}}}, {{%{a}, %{b}, %{c}, %{d}}}, %{v}, 1, 1, 1, 1;\n"
+      : {out} : "r"(p0), "r"(p1), "r"(p2), "r"(p3), "l"(value));
+}}
+)",
+      fmt::arg("r", registers), fmt::arg("n", n), fmt::arg("t", ptx_type(element)),
+      fmt::arg("list", operand_list(registers)), fmt::arg("a", registers),
+      fmt::arg("b", registers + 1), fmt::arg("c", registers + 2), fmt::arg("d", registers + 3),
+      fmt::arg("v", registers + 4), fmt::arg("out", accumulator_constraints("out", registers)));
+}
+
+}  // namespace stof::codegen

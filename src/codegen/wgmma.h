@@ -1,0 +1,16 @@
+#pragma once
+// Text of the wgmma wrappers a kernel needs; one function per shape and operand source.
+
+#include <string>
+
+#include "stof/dtype.h"
+
+namespace stof::codegen {
+
+/// scores[n/2] (+)= Q K^T: both operands K-major in shared memory, m64 x n x k16.
+std::string emit_wgmma_scores(DType element, int n);
+
+/// out[n/2] += P V: P in registers, V MN-major in shared memory, m64 x n x k16.
+std::string emit_wgmma_output(DType element, int n);
+
+}  // namespace stof::codegen

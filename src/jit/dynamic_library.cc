@@ -1,0 +1,75 @@
+#include "jit/dynamic_library.h"
+
+#include <dlfcn.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "core/check.h"
+#include "core/env.h"
+
+namespace stof::jit {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// site-packages/nvidia/*/lib of the active virtual environment.
+void add_pip_folders(std::vector<std::string>& folders) {
+  const auto environment = env_string("VIRTUAL_ENV");
+  if (!environment) return;
+  std::error_code ignored;
+  for (const auto& python : fs::directory_iterator(*environment + "/lib", ignored)) {
+    const fs::path nvidia = python.path() / "site-packages/nvidia";
+    for (const auto& part : fs::directory_iterator(nvidia, ignored))
+      folders.push_back((part.path() / "lib").string());
+  }
+}
+
+std::vector<std::string> search_folders() {
+  std::vector<std::string> folders;
+  if (const auto home = env_string("STOF_CUDA_HOME"))
+    for (const char* sub : {"/lib64", "/lib", ""}) folders.push_back(*home + sub);
+  add_pip_folders(folders);
+  for (const char* toolkit : {"/usr/local/cuda/lib64", "/usr/local/cuda/lib"})
+    folders.emplace_back(toolkit);
+  return folders;
+}
+
+std::string path_of(void* handle, const std::string& fallback) {
+  char origin[4096];
+  if (::dlinfo(handle, RTLD_DI_ORIGIN, origin) == 0)
+    return std::string(origin) + "/" + fs::path(fallback).filename().string();
+  return fallback;
+}
+
+}  // namespace
+
+DynamicLibrary DynamicLibrary::open(const std::vector<std::string>& names) {
+  DynamicLibrary library;
+  const auto attempt = [&](const std::string& path, int flags) {
+    library.handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
+    if (library.handle_ != nullptr) library.path_ = path_of(library.handle_, path);
+    return library.handle_ != nullptr;
+  };
+  for (const auto& name : names)
+    if (attempt(name, RTLD_NOLOAD)) return library;
+  const std::vector<std::string> folders = search_folders();
+  for (const auto& folder : folders)
+    for (const auto& name : names)
+      if (attempt(folder + "/" + name, 0)) return library;
+  for (const auto& name : names)
+    if (attempt(name, 0)) return library;
+  throw_error(ErrorCode::kNotFound,
+              "{}: not found in {} nor by the system's loader; install it or set STOF_CUDA_HOME to "
+              "the folder that has it",
+              fmt::join(names, " or "), fmt::join(folders, ", "));
+}
+
+void* DynamicLibrary::symbol(const char* name) const {
+  void* address = ::dlsym(handle_, name);
+  STOF_CHECK(address != nullptr, kNotFound, "{}: has no function {}; is it too old?", path_, name);
+  return address;
+}
+
+}  // namespace stof::jit

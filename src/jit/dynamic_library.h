@@ -1,0 +1,31 @@
+#pragma once
+// Shared libraries opened at run time, found where CUDA users have them.
+
+#include <string>
+#include <vector>
+
+namespace stof::jit {
+
+/// A loaded library; never unloaded (drivers and compilers keep threads and atexit handlers).
+class DynamicLibrary {
+ public:
+  /// Tries, in order: already loaded in the process, $STOF_CUDA_HOME, pip's nvidia folders beside
+  /// any Python in $VIRTUAL_ENV, the toolkit folder, the system's default search. Throws NotFound
+  /// listing what was tried.
+  static DynamicLibrary open(const std::vector<std::string>& names);
+
+  /// Throws NotFound naming library and symbol.
+  void* symbol(const char* name) const;
+  template <class Function>
+  Function function(const char* name) const {
+    return reinterpret_cast<Function>(symbol(name));
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void* handle_ = nullptr;
+  std::string path_;
+};
+
+}  // namespace stof::jit

@@ -1,0 +1,102 @@
+#include "jit/cubin_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/file.h"
+#include "core/log.h"
+
+namespace stof::jit {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CubinCacheTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        fs::path(testing::TempDir()) /
+        (std::string("cubin_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    set_log_level(LogLevel::kOff);
+  }
+  void TearDown() override { set_log_level(LogLevel::kWarn); }
+
+  CubinCache cache() const { return CubinCache(folder_.string()); }
+  fs::path folder_;
+};
+
+const CubinKey kKey{"source", "sm_90a", "13.0"};
+
+TEST_F(CubinCacheTest, GivesBackWhatWasStored) {
+  EXPECT_FALSE(cache().load(kKey));
+  cache().store(kKey, "kernel", std::string("\0cubin\xff", 7));
+  EXPECT_EQ(cache().load(kKey), std::string("\0cubin\xff", 7));
+  ASSERT_EQ(cache().list().size(), 1u);
+  EXPECT_EQ(cache().list()[0].name, "kernel");
+  EXPECT_TRUE(cache().list()[0].valid);
+  EXPECT_EQ(cache().clear(), 1);
+  EXPECT_FALSE(cache().load(kKey));
+}
+
+// Case 23: each field of the key alone changes it.
+TEST_F(CubinCacheTest, KeyChangesWithEveryField) {
+  const Fingerprint base = kKey.fingerprint();
+  EXPECT_EQ(base, (CubinKey{"source", "sm_90a", "13.0"}.fingerprint()));
+  EXPECT_NE(base, (CubinKey{"source ", "sm_90a", "13.0"}.fingerprint()));
+  EXPECT_NE(base, (CubinKey{"source", "sm_90", "13.0"}.fingerprint()));
+  EXPECT_NE(base, (CubinKey{"source", "sm_90a", "13.1"}.fingerprint()));
+}
+
+// Case 25: any flipped byte is noticed, the entry set aside, and a new one can be stored.
+TEST_F(CubinCacheTest, SetsAsideAnEntryWithAnyByteFlipped) {
+  cache().store(kKey, "kernel", "cubin bytes");
+  const std::string path = cache().list()[0].path;
+  const std::string good = read_text_file(path, 4096);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x40);
+    write_file(path, bad);
+    EXPECT_FALSE(cache().load(kKey)) << "byte " << i;
+    EXPECT_TRUE(file_exists(path + ".bad")) << "byte " << i;
+    EXPECT_FALSE(file_exists(path)) << "byte " << i;
+  }
+  cache().store(kKey, "kernel", "cubin bytes");
+  EXPECT_EQ(cache().load(kKey), "cubin bytes");
+}
+
+TEST_F(CubinCacheTest, SetsAsideATruncatedEntry) {
+  cache().store(kKey, "kernel", "cubin bytes");
+  const std::string path = cache().list()[0].path;
+  const std::string good = read_text_file(path, 4096);
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    write_file(path, good.substr(0, size));
+    EXPECT_FALSE(cache().load(kKey)) << size << " bytes";
+  }
+}
+
+TEST_F(CubinCacheTest, WorksWithoutAWritableFolder) {
+  std::ofstream(folder_.string()) << "a file where the folder should be";
+  EXPECT_NO_THROW(cache().store(kKey, "kernel", "cubin"));
+  EXPECT_FALSE(cache().load(kKey));
+  EXPECT_TRUE(cache().list().empty());
+}
+
+TEST_F(CubinCacheTest, ServesManyWritersAtOnce) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        cache().store(kKey, "kernel", "cubin bytes");
+        EXPECT_EQ(cache().load(kKey), "cubin bytes");
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(cache().list().size(), 1u);
+}
+
+}  // namespace
+}  // namespace stof::jit

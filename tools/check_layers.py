@@ -23,7 +23,9 @@ PUBLIC_HEADERS = {
     "mask.h": "mask", "block_mask.h": "mask", "mask_draw.h": "mask",
     "mask_plan.h": "plan",
     "attention.h": "backend/cpu",
-    "system_info.h": "backend/cpu", "text_encoder.h": "model",
+    "system_info.h": "backend/cpu",
+    "cuda_attention.h": "backend/cuda", "gpu_info.h": "backend/cuda",
+    "text_encoder.h": "model",
 }
 
 MAX_LINES = 500

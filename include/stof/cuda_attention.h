@@ -1,0 +1,56 @@
+#pragma once
+// Masked attention on an NVIDIA GPU: plan once, run many times on any stream.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stof/attention.h"
+
+namespace stof::cuda {
+
+/// What the plan's kernel is and holds.
+struct PlanFacts {
+  std::string kernel;            ///< name with all parameters
+  std::int64_t tiles = 0;        ///< key tiles computed, all heads
+  std::size_t device_bytes = 0;  ///< lists, payloads and queue
+  double build_ms = 0;           ///< host time from mask to device, compilation included
+  double predicted_us = 0;       ///< by the analytical model
+};
+
+/// A way to run a problem and what the analytical model says of it.
+struct CandidateFacts {
+  std::string name;
+  double predicted_us = 0;
+};
+
+/// A problem with its mask planned and its kernel compiled for one GPU. Immutable; run() may be
+/// called from several threads as long as they use different plans or the same stream.
+class AttentionPlan {
+ public:
+  /// Builds for the kernel the model picks, or for one named as candidates() does. Throws NotFound
+  /// without a GPU, Unsupported naming what no kernel can honour.
+  static AttentionPlan build(const AttentionProblem& problem, const mask::Mask& mask,
+                             const std::string& kernel = "", int device = 0);
+
+  /// What can run the problem, the model's pick first.
+  static std::vector<CandidateFacts> candidates(const AttentionProblem& problem,
+                                                const mask::Mask& mask, int device = 0);
+
+  /// Tensors are device memory with the problem's shapes; strides in multiples of 16 bytes except
+  /// the last, which is 1 element. Asynchronous on `stream` (a CUstream; null = default stream);
+  /// neither allocates nor synchronises, so it can be captured in a CUDA graph.
+  void run(const AttentionTensors& tensors, void* stream) const;
+
+  const AttentionProblem& problem() const;
+  const PlanFacts& facts() const;
+
+  struct Impl;
+  explicit AttentionPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace stof::cuda

@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <numbers>
+#include <unordered_map>
+
+#include "backend/cpu/attention/check.h"
+#include "backend/cuda/attention/candidates.h"
+#include "backend/cuda/attention/device_plan.h"
+#include "backend/cuda/device.h"
+#include "core/check.h"
+#include "jit/cubin_cache.h"
+#include "stof/block_mask.h"
+#include "stof/cuda_attention.h"
+
+namespace stof::cuda {
+namespace {
+
+/// Mirrors AttentionParams in kernels/attention/records.cuh.
+struct KernelParams {
+  CUdeviceptr records, partial, runs, payloads, queue, out, lse;
+  std::int64_t out_batch_stride, out_head_stride, out_row_stride;
+  std::int32_t num_records, num_heads_q, heads_per_group, seq_q, step, residue_rows_q,
+      residue_rows_kv;
+  float scale_log2, softcap, scale;
+};
+
+/// Kernels of this process, compiled once each.
+const Kernel& kernel_for(const codegen::Sm90AttentionConfig& config, const Device& device) {
+  static std::mutex mutex;
+  static std::unordered_map<std::string, Kernel> kernels;
+  const std::string key = config.name() + "@" + std::to_string(device.facts().ordinal);
+  const std::lock_guard lock(mutex);
+  const auto found = kernels.find(key);
+  if (found != kernels.end()) return found->second;
+  const std::string cubin =
+      jit::cubin_for(config.name(), codegen::emit_attention(config), device.facts().target());
+  return kernels.emplace(key, Kernel(config.name(), cubin, "attention", config.shared_bytes()))
+      .first->second;
+}
+
+/// {head_dim, row in residue, residue, heads, batch} in boxes of 64 columns x `box_rows` rows,
+/// swizzled by 128 bytes.
+CUtensorMap make_tensor_map(const TensorView& tensor, const char* name, std::int64_t box_rows,
+                            std::int64_t step) {
+  constexpr int kFloat16 = 6, kBFloat16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3,
+                kZeroFill = 0;
+  const std::int64_t residue_rows = tensor.shape[2] / step;
+  const std::int64_t extents[5] = {tensor.shape[3], residue_rows, step, tensor.shape[1],
+                                   tensor.shape[0]};
+  const std::int64_t strides[5] = {1, tensor.strides[2] * step, tensor.strides[2],
+                                   tensor.strides[1], tensor.strides[0]};
+  std::uint64_t map_extents[5], map_strides[4];
+  for (int i = 0; i < 5; ++i) {
+    map_extents[i] = static_cast<std::uint64_t>(extents[i]);
+    if (i == 0) continue;
+    const std::int64_t bytes = strides[i] * 2;
+    STOF_CHECK(extents[i] == 1 || (bytes % 16 == 0 && bytes >= 0), kUnsupported,
+               "{}: the GPU kernels take strides in multiples of 8 elements, got {}; make it "
+               "contiguous",
+               name, tensor.describe());
+    map_strides[i - 1] = extents[i] == 1 ? 16 : static_cast<std::uint64_t>(bytes);
+  }
+  STOF_CHECK(reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0, kUnsupported,
+             "{}: expected an address divisible by 16 bytes", name);
+  const std::int64_t in_residue = step == 1 ? box_rows : std::min(box_rows, residue_rows);
+  const std::uint32_t box[5] = {64, static_cast<std::uint32_t>(in_residue),
+                                static_cast<std::uint32_t>(box_rows / in_residue), 1, 1};
+  const std::uint32_t steps[5] = {1, 1, 1, 1, 1};
+  CUtensorMap map;
+  const Driver& driver = Driver::instance();
+  const CUresult result =
+      driver.cuTensorMapEncodeTiled(&map, tensor.dtype == DType::kBFloat16 ? kBFloat16 : kFloat16,
+                                    5, const_cast<void*>(tensor.data), map_extents, map_strides,
+                                    box, steps, kNoInterleave, kSwizzle128, kPromote256, kZeroFill);
+  if (result != 0)
+    driver.check(result,
+                 fmt::format("describing {} = {} to the copy engine", name, tensor.describe()));
+  return map;
+}
+
+void check_problem(const AttentionProblem& problem) {
+  problem.validate();
+  STOF_CHECK(problem.dtype == DType::kBFloat16 || problem.dtype == DType::kFloat16, kUnsupported,
+             "dtype: the GPU kernels take bfloat16 and float16, got {}", to_string(problem.dtype));
+  STOF_CHECK(!problem.alibi && !problem.bias && !problem.sink, kUnsupported,
+             "options: the GPU kernels have scale, softcap and LSE; required {}{}{}: use the CPU",
+             problem.alibi ? "alibi " : "", problem.bias ? "bias " : "",
+             problem.sink ? "sink" : "");
+  STOF_CHECK(!problem.scale || *problem.scale > 0, kUnsupported,
+             "scale: the GPU kernels take positive scales, got {}", *problem.scale);
+}
+
+/// One launch, ready: kernel and lists in device memory.
+struct DevicePass {
+  codegen::Sm90AttentionConfig config;
+  std::int64_t step = 1;
+  const Kernel* kernel = nullptr;
+  DeviceBuffer records, partial, runs, payloads, queue;
+  int num_records = 0, num_blocks = 0;
+};
+
+template <class T>
+DeviceBuffer upload(const std::vector<T>& values, const char* what) {
+  const Driver& driver = Driver::instance();
+  const std::size_t bytes = values.size() * sizeof(T);
+  DeviceBuffer buffer(bytes, what);
+  if (bytes > 0)
+    driver.check(driver.cuMemcpyHtoDAsync(buffer.address(), values.data(), bytes, nullptr), what);
+  return buffer;
+}
+
+/// Adds to `facts` what the pass computes and holds.
+DevicePass make_pass(const AttentionProblem& problem, const Pass& pass, const Device& device,
+                     PlanFacts* facts) {
+  DevicePass out;
+  out.config = pass.config;
+  out.step = pass.step;
+  out.num_blocks = device.facts().num_sms * pass.config.blocks_per_sm;
+  const plan::MaskPlan mask_plan = build_mask_plan(*pass.blocks, plan_config(pass.config));
+  const DevicePlan host = build_device_plan(problem, mask_plan, pass.config, out.num_blocks);
+  out.num_records = static_cast<int>(host.records.size());
+  out.num_blocks = std::max(1, std::min(out.num_blocks, out.num_records));
+  out.records = upload(host.records, "the plan's records");
+  out.partial = upload(host.partial, "the plan's partial tiles");
+  out.runs = upload(host.runs, "the plan's runs");
+  out.payloads = upload(host.payloads, "the plan's payloads");
+  constexpr std::size_t kQueueBytes = 8;
+  out.queue = DeviceBuffer(kQueueBytes, "the plan's queue");
+  const Driver& driver = Driver::instance();
+  driver.check(driver.cuMemsetD8Async(out.queue.address(), 0, kQueueBytes, nullptr),
+               "clearing the queue");
+  driver.check(driver.cuStreamSynchronize(nullptr), "uploading the plan");
+  out.kernel = &kernel_for(pass.config, device);
+  facts->device_bytes += host.bytes() + kQueueBytes;
+  for (const WorkRecord& record : host.records)
+    facts->tiles += (record.num_partial + record.num_full) *
+                    (pass.config.pack_heads ? pass.config.warpgroups : 1);
+  return out;
+}
+
+}  // namespace
+
+struct AttentionPlan::Impl {
+  AttentionProblem problem;
+  PlanFacts facts;
+  std::vector<DevicePass> passes;
+  DeviceBuffer lse;  ///< for merging, where the caller wants none
+};
+
+std::vector<CandidateFacts> AttentionPlan::candidates(const AttentionProblem& problem,
+                                                      const mask::Mask& mask, int device) {
+  check_problem(problem);
+  std::vector<CandidateFacts> facts;
+  for (const auto& candidate :
+       enumerate_candidates(problem, mask, Device::open(device).facts().num_sms))
+    facts.push_back({candidate.name(), candidate.predicted_us()});
+  return facts;
+}
+
+AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::Mask& mask,
+                                   const std::string& kernel, int device_ordinal) {
+  check_problem(problem);
+  const auto start = std::chrono::steady_clock::now();
+  const Device device = Device::open(device_ordinal);
+  STOF_CHECK(device.facts().major == 9, kUnsupported,
+             "{} (compute capability {}.{}): the block-wise kernel needs 9.0", device.facts().name,
+             device.facts().major, device.facts().minor);
+  const auto candidates = enumerate_candidates(problem, mask, device.facts().num_sms);
+  const Candidate* chosen = &candidates.front();
+  if (!kernel.empty()) {
+    chosen = nullptr;
+    std::string known;
+    for (const Candidate& candidate : candidates) {
+      known.append("\n  ").append(candidate.name());
+      if (candidate.name() == kernel) chosen = &candidate;
+    }
+    STOF_CHECK(chosen != nullptr, kInvalidArgument, "kernel: expected one of{}\ngot {}", known,
+               kernel);
+  }
+  auto impl = std::make_shared<Impl>();
+  impl->problem = problem;
+  impl->facts.kernel = chosen->name();
+  impl->facts.predicted_us = chosen->predicted_us();
+  for (const Pass& pass : chosen->passes)
+    impl->passes.push_back(make_pass(problem, pass, device, &impl->facts));
+  if (impl->passes.size() > 1 && !problem.return_lse) {
+    impl->lse = DeviceBuffer(
+        static_cast<std::size_t>(problem.batch * problem.num_heads_q * problem.seq_q) * 4,
+        "the log-sum-exp between passes");
+    impl->facts.device_bytes += impl->lse.bytes();
+  }
+  impl->facts.build_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return AttentionPlan(impl);
+}
+
+void AttentionPlan::run(const AttentionTensors& t, void* stream) const {
+  const Impl& impl = *impl_;
+  const AttentionProblem& p = impl.problem;
+  cpu::check_tensors(p, cpu::dense_shapes(p), t);
+  const float scale = p.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim_qk)));
+  const CUdeviceptr lse =
+      t.lse.defined() ? reinterpret_cast<CUdeviceptr>(t.lse.data) : impl.lse.address();
+  for (const DevicePass& pass : impl.passes) {
+    if (pass.num_records == 0) continue;
+    CUtensorMap q = make_tensor_map(t.q, "q", 64, pass.step);
+    CUtensorMap k = make_tensor_map(t.k, "k", pass.config.tile_kv, pass.step);
+    CUtensorMap v = make_tensor_map(t.v, "v", pass.config.tile_kv, pass.step);
+    KernelParams params{pass.records.address(),
+                        pass.partial.address(),
+                        pass.runs.address(),
+                        pass.payloads.address(),
+                        pass.queue.address(),
+                        reinterpret_cast<CUdeviceptr>(t.out.data),
+                        lse,
+                        t.out.strides[0],
+                        t.out.strides[1],
+                        t.out.strides[2],
+                        pass.num_records,
+                        static_cast<std::int32_t>(p.num_heads_q),
+                        static_cast<std::int32_t>(p.num_heads_q / p.num_heads_kv),
+                        static_cast<std::int32_t>(p.seq_q),
+                        static_cast<std::int32_t>(pass.step),
+                        static_cast<std::int32_t>(p.seq_q / pass.step),
+                        static_cast<std::int32_t>(p.seq_kv / pass.step),
+                        scale * std::numbers::log2e_v<float>,
+                        p.softcap,
+                        scale};
+    void* arguments[] = {&params, &q, &k, &v};
+    pass.kernel->launch(static_cast<unsigned>(pass.num_blocks),
+                        static_cast<unsigned>(pass.config.threads()), static_cast<CUstream>(stream),
+                        arguments);
+  }
+}
+
+const AttentionProblem& AttentionPlan::problem() const { return impl_->problem; }
+const PlanFacts& AttentionPlan::facts() const { return impl_->facts; }
+
+}  // namespace stof::cuda

@@ -1,0 +1,89 @@
+#include "backend/cuda/attention/configs.h"
+
+#include <algorithm>
+
+namespace stof::cuda {
+namespace {
+
+using Config = codegen::Sm90AttentionConfig;
+
+Config base_config(const AttentionProblem& problem) {
+  Config config;
+  config.element = problem.dtype;
+  config.head_dim_qk = static_cast<int>(problem.head_dim_qk);
+  config.head_dim_v = static_cast<int>(problem.head_dim_v);
+  config.softcap = problem.softcap > 0;
+  return config;
+}
+
+/// Head dims to 64: little shared memory a key, so many small blocks or three warpgroups.
+std::vector<Config> narrow_configs(const Config& base) {
+  Config wide = base;  // 192 x 128
+  wide.warpgroups = 3;
+  wide.tile_kv = 128;
+  wide.stages = 3;
+  wide.query_stages = 2;
+  wide.consumer_registers = 160;
+  wide.ping_pong = true;
+  Config small = base;  // 64 x 64, three blocks an SM
+  small.warpgroups = 1;
+  small.tile_kv = 64;
+  small.stages = 3;
+  small.query_stages = 1;
+  small.blocks_per_sm = 3;
+  small.consumer_registers = 136;
+  Config single = small;  // 64 x 128, two blocks an SM
+  single.tile_kv = 128;
+  single.stages = 2;
+  single.blocks_per_sm = 2;
+  single.consumer_registers = 232;
+  return {wide, small, single};
+}
+
+/// Head dims 72 to 128.
+std::vector<Config> middle_configs(const Config& base, bool can_pack) {
+  Config square = base;  // 128 x 128
+  square.query_stages = 2;
+  Config square_turns = square;
+  square_turns.ping_pong = true;
+  Config wide = square_turns;  // 128 x 160
+  wide.tile_kv = 160;
+  wide.query_stages = 1;
+  Config small = base;  // 64 x 64, two blocks an SM
+  small.warpgroups = 1;
+  small.tile_kv = 64;
+  small.blocks_per_sm = 2;
+  small.consumer_registers = 232;
+  std::vector<Config> configs = {square_turns, square, wide, small};
+  if (can_pack) {
+    Config packed = square;
+    packed.pack_heads = true;
+    Config packed64 = packed;
+    packed64.tile_kv = 64;
+    packed64.stages = 4;
+    configs.push_back(packed);
+    configs.push_back(packed64);
+  }
+  return configs;
+}
+
+/// Head dims above 128: 64 or 96 keys a tile is what shared memory holds twice.
+std::vector<Config> broad_configs(const Config& base) {
+  Config config = base;
+  config.query_stages = 1;
+  config.tile_kv = std::max(base.head_dim_qk, base.head_dim_v) <= 192 ? 96 : 64;
+  return {config};
+}
+
+}  // namespace
+
+std::vector<Config> sm90_configs(const AttentionProblem& problem, bool shared_heads) {
+  const Config base = base_config(problem);
+  const std::int64_t widest = std::max(problem.head_dim_qk, problem.head_dim_v);
+  const bool can_pack = problem.num_heads_q / problem.num_heads_kv % 2 == 0 && shared_heads;
+  if (widest <= 64) return narrow_configs(base);
+  if (widest <= 128) return middle_configs(base, can_pack);
+  return broad_configs(base);
+}
+
+}  // namespace stof::cuda

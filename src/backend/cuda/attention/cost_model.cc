@@ -1,0 +1,179 @@
+#include "backend/cuda/attention/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cuda/attention/calibration.h"
+
+namespace stof::cuda {
+namespace {
+
+/// Reading back and mixing the stored rows of an item, measured on the strided mask.
+constexpr double kMergeItemNs = 1500;
+
+/// Key intervals [begin, end) in elements, ascending; touching ones need not be merged.
+struct Span {
+  std::int64_t begin, end;
+};
+
+/// Appends a tile row's spans: full ones and all non-empty ones.
+void collect_spans(const mask::BlockPattern& pattern, std::int64_t row, std::int64_t seq_kv,
+                   std::vector<Span>* full, std::vector<Span>* any) {
+  const auto r = static_cast<std::size_t>(row);
+  auto run = pattern.full_run_ptr[r];
+  auto part = pattern.partial_ptr[r];
+  const auto push = [&](std::vector<Span>* spans, std::int64_t begin, std::int64_t end) {
+    end = std::min(end * mask::kOuterTile, seq_kv);
+    begin *= mask::kOuterTile;
+    if (!spans->empty() && spans->back().end == begin)
+      spans->back().end = end;
+    else
+      spans->push_back({begin, end});
+  };
+  while (run < pattern.full_run_ptr[r + 1] || part < pattern.partial_ptr[r + 1]) {
+    const bool take_run = part == pattern.partial_ptr[r + 1] ||
+                          (run < pattern.full_run_ptr[r + 1] &&
+                           pattern.full_runs[static_cast<std::size_t>(run)].begin <
+                               pattern.partial[static_cast<std::size_t>(part)].col);
+    if (take_run) {
+      const mask::FullRun& f = pattern.full_runs[static_cast<std::size_t>(run++)];
+      push(full, f.begin, f.end);
+      push(any, f.begin, f.end);
+    } else {
+      const std::int64_t col = pattern.partial[static_cast<std::size_t>(part++)].col;
+      push(any, col, col + 1);
+    }
+  }
+}
+
+/// Tiles of width `tile` that touch (or, with kInside, lie inside) a union of ascending spans.
+std::int64_t tiles_touched(const std::vector<Span>& spans, std::int64_t tile) {
+  std::int64_t count = 0, next = 0;
+  for (const Span& span : spans) {
+    const std::int64_t first = std::max(span.begin / tile, next), last = (span.end - 1) / tile;
+    if (last >= first) count += last - first + 1;
+    next = std::max(next, last + 1);
+  }
+  return count;
+}
+
+std::int64_t tiles_inside(const std::vector<Span>& spans, std::int64_t tile) {
+  std::int64_t count = 0;
+  for (const Span& span : spans)
+    count += std::max<std::int64_t>(0, span.end / tile - (span.begin + tile - 1) / tile);
+  return count;
+}
+
+std::vector<Span> unite(std::vector<Span> a, const std::vector<Span>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  std::sort(a.begin(), a.end(), [](const Span& x, const Span& y) { return x.begin < y.begin; });
+  std::vector<Span> out;
+  for (const Span& span : a) {
+    if (!out.empty() && span.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, span.end);
+    else
+      out.push_back(span);
+  }
+  return out;
+}
+
+std::vector<Span> intersect(const std::vector<Span>& a, const std::vector<Span>& b) {
+  std::vector<Span> out;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const std::int64_t begin = std::max(a[i].begin, b[j].begin), end = std::min(a[i].end, b[j].end);
+    if (begin < end) out.push_back({begin, end});
+    (a[i].end < b[j].end ? i : j)++;
+  }
+  return out;
+}
+
+double cost_of(const TileCounts& tiles, const UnitCosts& costs) {
+  return costs.item_ns + costs.full_ns * static_cast<double>(tiles.full) +
+         costs.partial_ns * static_cast<double>(tiles.partial);
+}
+
+}  // namespace
+
+std::vector<std::vector<TileCounts>> count_tiles(const mask::BlockMask& mask, std::int64_t tile_q,
+                                                 std::int64_t tile_kv) {
+  std::vector<std::vector<TileCounts>> counts(static_cast<std::size_t>(mask.num_patterns()));
+  const std::int64_t slabs = tile_q / mask::kOuterTile;
+  for (std::int64_t p = 0; p < mask.num_patterns(); ++p)
+    for (std::int64_t row = 0; row < mask.num_tile_rows(); row += slabs) {
+      std::vector<Span> full, any;
+      collect_spans(mask.pattern(p), row, mask.shape().seq_kv, &full, &any);
+      for (std::int64_t s = 1; s < slabs && row + s < mask.num_tile_rows(); ++s) {
+        std::vector<Span> more_full, more_any;
+        collect_spans(mask.pattern(p), row + s, mask.shape().seq_kv, &more_full, &more_any);
+        full = intersect(full, more_full);
+        any = unite(std::move(any), more_any);
+      }
+      const std::int64_t inside = tiles_inside(full, tile_kv);
+      counts[static_cast<std::size_t>(p)].push_back({inside, tiles_touched(any, tile_kv) - inside});
+    }
+  return counts;
+}
+
+Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
+                       const codegen::Sm90AttentionConfig& config, int num_sms) {
+  const auto counts = count_tiles(mask, config.query_rows(), config.tile_kv);
+  const UnitCosts costs = unit_costs(config);
+  Workload work;
+  const std::int64_t pack = config.pack_heads ? config.warpgroups : 1;
+  double longest = -1;
+  for (std::int64_t b = 0; b < problem.batch; ++b)
+    for (std::int64_t h = 0; h < problem.num_heads_q; h += pack)
+      for (const TileCounts& tiles : counts[static_cast<std::size_t>(mask.pattern_index(b, h))]) {
+        work.full += static_cast<double>(tiles.full);
+        work.partial += static_cast<double>(tiles.partial);
+        work.items += 1;
+        if (cost_of(tiles, costs) > longest) {
+          longest = cost_of(tiles, costs);
+          work.longest = tiles;
+        }
+      }
+  work.num_blocks =
+      static_cast<int>(std::min<double>(num_sms * config.blocks_per_sm, std::max(work.items, 1.0)));
+  return work;
+}
+
+UnitCosts unit_costs(const codegen::Sm90AttentionConfig& config) {
+  const std::vector<CalibratedConfig>& table = calibrated_configs();
+  const auto work = [](int rows, int tile_kv, int head_dims) {
+    return 1.0 * rows * tile_kv * head_dims;
+  };
+  const int rows = config.query_rows() * (config.pack_heads ? config.warpgroups : 1);
+  const double mine = work(rows, config.tile_kv, config.head_dim_qk + config.head_dim_v);
+  const CalibratedConfig* nearest = nullptr;
+  double best = 0;
+  for (const CalibratedConfig& entry : table) {
+    const double same =
+        (entry.warpgroups == config.warpgroups) + (entry.tile_kv == config.tile_kv) +
+        (entry.pack_heads == config.pack_heads) + (entry.ping_pong == config.ping_pong);
+    const double ratio = mine / work(entry.rows, entry.tile_kv, 2 * entry.head_dim);
+    const double score = same - 4 * std::abs(ratio - 1);
+    if (nearest == nullptr || score > best) {
+      nearest = &entry;
+      best = score;
+    }
+  }
+  const double ratio = mine / work(nearest->rows, nearest->tile_kv, 2 * nearest->head_dim);
+  return {nearest->costs.full_ns * ratio, nearest->costs.partial_ns * ratio,
+          nearest->costs.item_ns * std::max(1.0, ratio) + (config.merge ? kMergeItemNs : 0),
+          nearest->costs.launch_ns};
+}
+
+double predict_us(const Workload& work, const UnitCosts& costs) {
+  const double total =
+      costs.full_ns * work.full + costs.partial_ns * work.partial + costs.item_ns * work.items;
+  const double longest = cost_of(work.longest, costs);
+  const double mean_item = work.items > 0 ? total / work.items : 0;
+  const double waves = work.items / work.num_blocks;
+  // Items that are all alike fill whole waves; unlike ones fill the gaps of the last wave.
+  const bool alike = longest < 1.2 * mean_item;
+  const double load =
+      alike && waves < 8 ? std::ceil(waves) * mean_item : total / work.num_blocks + 0.5 * mean_item;
+  return (costs.launch_ns + std::max(load, longest)) / 1000;
+}
+
+}  // namespace stof::cuda

@@ -1,0 +1,186 @@
+#include "backend/cuda/attention/device_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "core/check.h"
+#include "core/hash.h"
+
+namespace stof::cuda {
+namespace {
+
+/// Row-major payload words -> [slab][word][thread], bit i = the thread's score register i: register
+/// i of a wgmma accumulator is row warp*16 + lane/4 (+8 if i & 2), column 8*(i/4) + 2*(lane%4) +
+/// (i&1).
+class PayloadStore {
+ public:
+  PayloadStore(const plan::MaskPlan& plan, const codegen::Sm90AttentionConfig& config,
+               std::vector<std::uint32_t>* out)
+      : plan_(plan), config_(config), words_per_payload_(config.payload_bytes() / 4), out_(out) {}
+
+  std::int32_t converted(std::int32_t payload) {
+    const auto [at, is_new] = of_plan_.try_emplace(payload, 0);
+    if (is_new) {
+      const std::uint64_t* rows = plan_.payloads.data() + payload * plan_.payload_words();
+      at->second = append([&](std::int64_t r, std::int64_t c) {
+        return (rows[r * plan_.words_per_row() + c / 64] >> (c % 64)) & 1;
+      });
+    }
+    return at->second;
+  }
+
+  /// Every row sees the first `columns` keys of the tile.
+  std::int32_t tail(std::int64_t columns) {
+    if (tail_ < 0)
+      tail_ = append([&](std::int64_t, std::int64_t c) -> std::uint64_t { return c < columns; });
+    return tail_;
+  }
+
+ private:
+  template <class Visible>
+  std::int32_t append(const Visible& visible) {
+    const auto index = static_cast<std::int32_t>(out_->size() / words_per_payload_);
+    out_->resize(out_->size() + words_per_payload_, 0);
+    std::uint32_t* words = out_->data() + index * words_per_payload_;
+    const int registers = config_.tile_kv / 2;
+    const std::int64_t slab_words = words_per_payload_ / (config_.query_rows() / 64);
+    for (int slab = 0; slab < config_.query_rows() / 64; ++slab)
+      for (int thread = 0; thread < 128; ++thread)
+        for (int i = 0; i < registers; ++i) {
+          const std::int64_t row =
+              slab * 64 + thread / 32 * 16 + thread % 32 / 4 + ((i & 2) ? 8 : 0);
+          const std::int64_t column = 8 * (i / 4) + 2 * (thread % 4) + (i & 1);
+          if (visible(row, column))
+            words[slab * slab_words + i / 32 * 128 + thread] |= 1u << (i % 32);
+        }
+    return index;
+  }
+
+  const plan::MaskPlan& plan_;
+  const codegen::Sm90AttentionConfig& config_;
+  const std::size_t words_per_payload_;
+  std::vector<std::uint32_t>* out_;
+  std::unordered_map<std::int32_t, std::int32_t> of_plan_;
+  std::int32_t tail_ = -1;
+};
+
+/// Lists of one (pattern, query tile), shared by all the heads that use it.
+struct ItemLists {
+  std::int32_t num_partial = 0, num_full = 0, partial_begin = 0, run_begin = 0;
+  double cost = 0;
+};
+
+ItemLists copy_lists(const plan::MaskPlan& plan, const plan::WorkItem& item,
+                     std::int64_t ragged_columns, PayloadStore* payloads, DevicePlan* out) {
+  ItemLists lists;
+  lists.partial_begin = static_cast<std::int32_t>(out->partial.size());
+  lists.run_begin = static_cast<std::int32_t>(out->runs.size());
+  for (auto i = item.partial_begin; i < item.partial_end; ++i) {
+    const plan::PartialTile& tile = plan.partial[static_cast<std::size_t>(i)];
+    out->partial.push_back({tile.tile, payloads->converted(tile.payload)});
+  }
+  for (auto i = item.run_begin; i < item.run_end; ++i) {
+    plan::TileRun run = plan.runs[static_cast<std::size_t>(i)];
+    if (ragged_columns > 0 && run.end == plan.num_kv_tiles()) {
+      --run.end;
+      out->partial.push_back({run.end, payloads->tail(ragged_columns)});
+    }
+    if (run.begin == run.end) continue;
+    out->runs.push_back(run);
+    lists.num_full += run.end - run.begin;
+  }
+  lists.num_partial = static_cast<std::int32_t>(out->partial.size()) - lists.partial_begin;
+  // A partial tile costs a few bit operations per score more; measured at 1.5-6 % of a call.
+  lists.cost = 1.0 + lists.num_full + 1.05 * lists.num_partial;
+  return lists;
+}
+
+}  // namespace
+
+std::size_t DevicePlan::bytes() const {
+  return records.size() * sizeof(WorkRecord) + partial.size() * sizeof(plan::PartialTile) +
+         runs.size() * sizeof(plan::TileRun) + payloads.size() * 4;
+}
+
+plan::PlanConfig plan_config(const codegen::Sm90AttentionConfig& config) {
+  plan::PlanConfig wanted;
+  wanted.kernel = "sm90_blockwise";
+  wanted.tile_q = config.query_rows();
+  wanted.tile_kv = config.tile_kv;
+  return wanted;
+}
+
+DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
+                             const codegen::Sm90AttentionConfig& config, int num_blocks) {
+  const std::int64_t heads_per_record = config.pack_heads ? config.warpgroups : 1;
+  const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
+  STOF_CHECK(group % heads_per_record == 0, kUnsupported,
+             "{}: packs {} heads of one key/value head, the problem has {}", config.name(),
+             heads_per_record, group);
+  STOF_CHECK(!config.pack_heads || plan.head_extent == 1, kUnsupported,
+             "{}: packed heads must share their mask", config.name());
+  const std::int64_t ragged = problem.seq_kv % config.tile_kv;
+
+  DevicePlan out;
+  PayloadStore payloads(plan, config, &out.payloads);
+  std::vector<ItemLists> lists;
+  lists.reserve(plan.items.size());
+  std::vector<std::vector<std::size_t>> items_of_pattern(
+      static_cast<std::size_t>(plan.num_patterns));
+  for (std::size_t i = 0; i < plan.items.size(); ++i) {
+    lists.push_back(copy_lists(plan, plan.items[i], ragged, &payloads, &out));
+    items_of_pattern[static_cast<std::size_t>(plan.items[i].pattern)].push_back(i);
+  }
+  for (auto& items : items_of_pattern)
+    std::sort(items.begin(), items.end(), [&](std::size_t a, std::size_t b) {
+      return plan.items[a].q_tile < plan.items[b].q_tile;
+    });
+
+  // Queue order: heads in groups whose K and V stay in L2 together, dearest first inside a group
+  // where costs differ; items that alone would stretch the makespan go before everything.
+  struct Entry {
+    WorkRecord record;
+    double cost;
+    std::int64_t group;
+  };
+  std::vector<Entry> entries;
+  const double kv_bytes = 2.0 * static_cast<double>(problem.seq_kv) *
+                          static_cast<double>(problem.head_dim_qk + problem.head_dim_v);
+  constexpr double kL2Share = 24e6;
+  const auto kv_heads_per_group =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(kL2Share / std::max(kv_bytes, 1.0)));
+  double total = 0, lowest = 1e300, highest = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b)
+    for (std::int64_t h = 0; h < problem.num_heads_q; h += heads_per_record) {
+      const std::int64_t locality = (b * problem.num_heads_kv + h / group) / kv_heads_per_group;
+      for (const std::size_t i :
+           items_of_pattern[static_cast<std::size_t>(plan.pattern_index(b, h))]) {
+        const ItemLists& l = lists[i];
+        if (config.merge && l.num_partial + l.num_full == 0) continue;  // nothing to add
+        entries.push_back({{plan.items[i].q_tile * config.query_rows(),
+                            static_cast<std::int32_t>(h), static_cast<std::int32_t>(b),
+                            l.num_partial, l.num_full, l.partial_begin, l.run_begin, 0},
+                           l.cost,
+                           locality});
+        total += l.cost;
+        lowest = std::min(lowest, l.cost);
+        highest = std::max(highest, l.cost);
+      }
+    }
+  const double outlier = 0.15 * total / num_blocks;
+  const bool uneven = highest > 1.5 * lowest;
+  std::stable_sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
+    const bool a_first = uneven && a.cost > outlier, b_first = uneven && b.cost > outlier;
+    // With most items above the bar nothing is an outlier: keep the groups.
+    if (highest > 4 * total / static_cast<double>(entries.size()) && a_first != b_first)
+      return a_first;
+    if (a.group != b.group) return a.group < b.group;
+    return uneven && a.cost > b.cost;
+  });
+  out.records.reserve(entries.size());
+  for (const Entry& entry : entries) out.records.push_back(entry.record);
+  return out;
+}
+
+}  // namespace stof::cuda

@@ -1,0 +1,37 @@
+#pragma once
+// A MaskPlan as the Hopper kernel reads it: work records in queue order, tile lists, payloads in
+// accumulator register order. Mirrors kernels/attention/records.cuh.
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/attention.h"
+#include "stof/attention.h"
+#include "stof/mask_plan.h"
+
+namespace stof::cuda {
+
+struct WorkRecord {
+  std::int32_t q_row, head, batch, num_partial, num_full, partial_begin, run_begin, unused;
+};
+static_assert(sizeof(WorkRecord) == 32);
+
+/// Host image of what the kernel reads.
+struct DevicePlan {
+  std::vector<WorkRecord> records;
+  std::vector<plan::PartialTile> partial;
+  std::vector<plan::TileRun> runs;
+  std::vector<std::uint32_t> payloads;
+
+  std::size_t bytes() const;
+};
+
+/// The tile shape the kernel wants of its MaskPlan.
+plan::PlanConfig plan_config(const codegen::Sm90AttentionConfig& config);
+
+/// A ragged last key tile becomes partial (its padding bits are 0), so that the kernel's full tiles
+/// need no bounds. `num_blocks` persistent blocks will pop the queue.
+DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
+                             const codegen::Sm90AttentionConfig& config, int num_blocks);
+
+}  // namespace stof::cuda

@@ -1,0 +1,94 @@
+#include "backend/cuda/device.h"
+
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+// CUdevice_attribute and CUfunction_attribute values.
+constexpr int kMultiprocessorCount = 16, kL2CacheSize = 38, kComputeMajor = 75, kComputeMinor = 76;
+constexpr int kMaxDynamicSharedBytes = 8;
+constexpr int kDefaultSharedLimit = 48 * 1024;
+
+}  // namespace
+
+std::string DeviceFacts::target() const {
+  // sm_90's tensor-core and register instructions exist only in the architecture-specific target.
+  return fmt::format("sm_{}{}{}", major, minor, major >= 9 ? "a" : "");
+}
+
+Device Device::open(int ordinal) {
+  const Driver& driver = Driver::instance();
+  int count = 0;
+  driver.check(driver.cuDeviceGetCount(&count), "counting GPUs");
+  STOF_CHECK(ordinal >= 0 && ordinal < count, kNotFound, "GPU {}: this machine has {} GPU(s)",
+             ordinal, count);
+  Device device;
+  CUdevice handle = 0;
+  driver.check(driver.cuDeviceGet(&handle, ordinal), "opening the GPU");
+  char name[256] = "";
+  driver.check(driver.cuDeviceGetName(name, sizeof name, handle), "reading the GPU's name");
+  const auto attribute = [&](int which) {
+    int value = 0;
+    driver.check(driver.cuDeviceGetAttribute(&value, which, handle), "reading a GPU attribute");
+    return value;
+  };
+  std::size_t memory = 0;
+  driver.check(driver.cuDeviceTotalMem(&memory, handle), "reading the GPU's memory size");
+  device.facts_ = {ordinal,
+                   name,
+                   attribute(kComputeMajor),
+                   attribute(kComputeMinor),
+                   attribute(kMultiprocessorCount),
+                   attribute(kL2CacheSize),
+                   static_cast<std::int64_t>(memory)};
+  driver.check(driver.cuDevicePrimaryCtxRetain(&device.context_, handle), "creating a context");
+  device.use();
+  return device;
+}
+
+void Device::use() const {
+  const Driver& driver = Driver::instance();
+  driver.check(driver.cuCtxSetCurrent(context_), "making the context current");
+}
+
+DeviceBuffer::DeviceBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
+  if (bytes == 0) return;
+  const Driver& driver = Driver::instance();
+  driver.check(driver.cuMemAlloc(&address_, bytes),
+               fmt::format("allocating {} bytes for {}", bytes, what));
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (address_ != 0) Driver::instance().cuMemFree(address_);
+}
+
+Kernel::Kernel(const std::string& name, const std::string& cubin, const char* entry,
+               int shared_bytes)
+    : name_(name), shared_bytes_(shared_bytes) {
+  const Driver& driver = Driver::instance();
+  driver.check(driver.cuModuleLoadData(&module_, cubin.data()), "loading " + name);
+  driver.check(driver.cuModuleGetFunction(&function_, module_, entry),
+               "finding the entry of " + name);
+  if (shared_bytes > kDefaultSharedLimit)
+    driver.check(driver.cuFuncSetAttribute(function_, kMaxDynamicSharedBytes, shared_bytes),
+                 fmt::format("reserving {} bytes of shared memory for {}", shared_bytes, name));
+}
+
+Kernel::~Kernel() {
+  if (module_ != nullptr) Driver::instance().cuModuleUnload(module_);
+}
+
+void Kernel::launch(unsigned blocks, unsigned threads, CUstream stream, void** arguments) const {
+  const Driver& driver = Driver::instance();
+  const CUresult result =
+      driver.cuLaunchKernel(function_, blocks, 1, 1, threads, 1, 1,
+                            static_cast<unsigned>(shared_bytes_), stream, arguments, nullptr);
+  if (result != 0)
+    driver.check(
+        result,
+        fmt::format("launching {} with {} blocks of {} threads and {} bytes of shared memory",
+                    name_, blocks, threads, shared_bytes_));
+}
+
+}  // namespace stof::cuda

@@ -1,0 +1,131 @@
+// Checks the GPU attention kernels against a double-precision oracle on random problems.
+//   attention_gpu_check [num_cases] [first_seed]
+// Every candidate kernel of every problem runs on poisoned outputs; exits 1 on the first summary
+// with failures. Needs a GPU of compute capability 9.0.
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "backend/cuda/attention/candidates.h"
+#include "bench/gpu/oracle.h"
+#include "stof/cuda_attention.h"
+#include "stof/error.h"
+
+namespace {
+
+using namespace stof;
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : engine_(seed) {}
+  std::int64_t between(std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
+  }
+  template <class T>
+  T one_of(std::initializer_list<T> values) {
+    return *(values.begin() + between(0, static_cast<std::int64_t>(values.size()) - 1));
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+AttentionProblem random_problem(Draw& draw) {
+  AttentionProblem p;
+  p.batch = draw.between(1, 3);
+  p.num_heads_kv = draw.between(1, 3);
+  p.num_heads_q = p.num_heads_kv * draw.one_of({1, 2, 3, 4});
+  p.seq_q = draw.one_of<std::int64_t>({1, 64, 127, 128, 129, 200, 256, 384, 1025});
+  p.seq_kv = draw.between(0, 2) ? p.seq_q : draw.one_of<std::int64_t>({1, 63, 137, 320, 1000});
+  p.head_dim_qk = draw.one_of<std::int64_t>({16, 32, 64, 80, 96, 128, 192, 256});
+  p.head_dim_v = draw.between(0, 3) ? p.head_dim_qk : draw.one_of<std::int64_t>({40, 64, 128});
+  p.dtype = draw.between(0, 1) ? DType::kBFloat16 : DType::kFloat16;
+  p.alignment = draw.between(0, 1) ? mask::Alignment::kTopLeft : mask::Alignment::kBottomRight;
+  if (draw.between(0, 3) == 0) p.softcap = 20;
+  if (draw.between(0, 3) == 0) p.scale = 0.2f;
+  p.return_lse = true;
+  return p;
+}
+
+mask::Mask random_mask(Draw& draw, const AttentionProblem& p) {
+  using namespace stof::mask;
+  switch (draw.between(0, 11)) {
+    case 0:
+      return all();
+    case 1:
+      return causal();
+    case 2:
+      return window(draw.between(0, 80), draw.between(0, 80));
+    case 3:
+      return dilated(100, draw.one_of({2, 3, 4}));
+    case 4:
+      return causal() & strided(20, draw.one_of({8, 32, 64, 128}));
+    case 5:
+      return window(30, 30) | global(5, 70);
+    case 6:
+      return random_blocks_rate(64, 0.4, 7, draw.between(0, 1) == 1);
+    case 7:
+      return random_elements(0.2, 11);
+    case 8:
+      return document({p.seq_kv / 3, 5, 0, p.seq_kv / 2}) & causal();
+    case 9: {
+      std::vector<Mask> heads;
+      for (std::int64_t h = 0; h < p.num_heads_q; ++h)
+        heads.push_back(h % 2 ? causal() : window(h * 10, 3));
+      return per_head(heads);
+    }
+    case 10: {
+      std::vector<std::int64_t> lengths;
+      for (std::int64_t b = 0; b < p.batch; ++b) lengths.push_back(p.seq_kv / (b + 1));
+      return key_lengths(lengths);
+    }
+    default:
+      return none();
+  }
+}
+
+/// Number of failing candidates.
+int check_problem(const cuda::Device& device, std::uint64_t seed) {
+  Draw draw(seed);
+  const AttentionProblem p = random_problem(draw);
+  const mask::Mask expression = random_mask(draw, p);
+  const bench::DeviceTensors data(p, device);
+  const mask::Mask bound =
+      expression.bind({p.batch, p.num_heads_q, p.seq_q, p.seq_kv}, p.alignment);
+  int failures = 0;
+  for (const auto& candidate : cuda::enumerate_candidates(p, expression, device.facts().num_sms)) {
+    try {
+      const auto plan = cuda::AttentionPlan::build(p, expression, candidate.name());
+      data.poison();
+      plan.run(data.tensors(), nullptr);
+      const auto nan = data.count_nan();
+      const auto errors = data.compare(bound, 200);
+      const double limit = p.dtype == DType::kFloat16 ? 1e-3 : 5e-3;
+      const double lse_limit = p.softcap > 0 ? 2e-2 : 1e-3;  // tanh.approx is good to 2^-11
+      if (nan == 0 && errors.frobenius < (p.softcap > 0 ? 8e-3 : limit) && errors.lse < lse_limit)
+        continue;
+      std::printf("BAD seed %lu: %s mask %s kernel %s: error %.2e lse %.2e nan %ld\n", seed,
+                  p.describe().c_str(), expression.describe().c_str(), candidate.name().c_str(),
+                  errors.frobenius, errors.lse, nan);
+    } catch (const Error& error) {
+      std::printf("BAD seed %lu: %s kernel %s: %s\n", seed, p.describe().c_str(),
+                  candidate.name().c_str(), error.what());
+    }
+    ++failures;
+  }
+  return failures;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int cases = argc > 1 ? std::atoi(argv[1]) : 200;
+  const std::uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  const cuda::Device device = cuda::Device::open();
+  int failed = 0;
+  for (int i = 0; i < cases; ++i)
+    failed += check_problem(device, first + static_cast<std::uint64_t>(i)) > 0;
+  std::printf("%d passed, %d failed on %s\n", cases - failed, failed, device.facts().name.c_str());
+  return failed > 0;
+}

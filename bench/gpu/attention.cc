@@ -1,0 +1,191 @@
+// Checks and times the GPU attention kernels on the benchmark grid; one line a (shape, mask,
+// kernel).
+//   bench_attention_gpu [--quick] [--json FILE]
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+#include "backend/cuda/attention/candidates.h"
+#include "backend/cuda/attention/cost_model.h"
+#include "bench/gpu/oracle.h"
+#include "stof/cuda_attention.h"
+#include "stof/error.h"
+
+namespace {
+
+using namespace stof;
+
+struct Shape {
+  std::int64_t batch, heads_q, heads_kv, seq, head_dim;
+};
+
+constexpr Shape kShapes[] = {{1, 12, 12, 128, 64},
+                             {8, 12, 12, 512, 64},
+                             {16, 12, 12, 2048, 64},
+                             {1, 32, 32, 4096, 128},
+                             {1, 32, 8, 16384, 128}};
+
+/// Density the peers' random draws have at this length (bench records of 2026-11-29).
+double peer_density(std::int64_t seq, bool document) {
+  switch (seq) {
+    case 128:
+      return document ? 0.113 : 0.75;
+    case 512:
+      return document ? 0.091 : 0.312;
+    case 2048:
+      return document ? 0.089 : 0.268;
+    case 4096:
+      return document ? 0.096 : 0.270;
+    default:
+      return document ? 0.126 : 0.253;
+  }
+}
+
+/// Seven random cut points, sorted: eight documents.
+std::vector<std::int64_t> random_documents(std::int64_t seq, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::int64_t> cuts = {0, seq};
+  for (int i = 0; i < 7; ++i)
+    cuts.push_back(1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(seq - 1)));
+  std::sort(cuts.begin(), cuts.end());
+  std::vector<std::int64_t> lengths;
+  for (std::size_t i = 1; i < cuts.size(); ++i) lengths.push_back(cuts[i] - cuts[i - 1]);
+  return lengths;
+}
+
+/// The seed among the first hundred whose density is nearest to `target`.
+template <class Density>
+std::uint64_t nearest_seed(double target, const Density& density) {
+  std::uint64_t best = 0;
+  double best_gap = 2;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const double gap = std::abs(density(seed) - target);
+    if (gap < best_gap) best_gap = gap, best = seed;
+  }
+  return best;
+}
+
+std::vector<std::int64_t> document_lengths(std::int64_t seq) {
+  return random_documents(seq, nearest_seed(peer_density(seq, true), [&](std::uint64_t seed) {
+                            double pairs = 0;
+                            for (const std::int64_t n : random_documents(seq, seed))
+                              pairs += 0.5 * static_cast<double>(n * (n + 1));
+                            return pairs / static_cast<double>(seq * seq);
+                          }));
+}
+
+mask::Mask random_block_mask(std::int64_t seq) {
+  const auto make = [](std::uint64_t seed) {
+    return mask::random_blocks_rate(64, 0.25, seed) | mask::chunked(64);
+  };
+  if (seq > 4096) return make(1234);
+  return make(nearest_seed(peer_density(seq, false), [&](std::uint64_t seed) {
+    std::int64_t visible = 0;
+    for (std::int64_t q = 0; q < seq / 64; ++q)
+      for (std::int64_t k = 0; k < seq / 64; ++k)
+        visible += make(seed).visible(0, 0, q * 64, k * 64);
+    return static_cast<double>(visible) * 4096 / static_cast<double>(seq * seq);
+  }));
+}
+
+std::vector<std::pair<std::string, mask::Mask>> grid_masks(std::int64_t seq) {
+  using namespace stof::mask;
+  const std::int64_t w = seq <= 1024 ? 128 : 256;
+  return {{"dense", all()},
+          {"causal", causal()},
+          {"sliding", window(w, w)},
+          {"causal_window", window(2 * w, 0)},
+          {"longformer", window(w, w) | global(64, 64)},
+          {"bigbird", bigbird(64, 1, 2, 3, 1234)},
+          {"document", document(document_lengths(seq)) & causal()},
+          {"random_block", random_block_mask(seq)},
+          {"random_elem", random_elements(0.1, 1234) | window(0, 0)},
+          {"dilated", dilated(2 * w, 2)},
+          {"strided", causal() & strided(128, 128)}};
+}
+
+/// Without the prefix every name shares.
+std::string short_name(std::string name) {
+  for (std::size_t at; (at = name.find("sm90_bf16_")) != std::string::npos;) name.erase(at, 10);
+  return name;
+}
+
+void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
+              const AttentionProblem& problem, const std::string& name,
+              const mask::Mask& expression, std::FILE* json) {
+  const mask::ScoreShape shape{problem.batch, problem.num_heads_q, problem.seq_q, problem.seq_kv};
+  const mask::Mask bound = expression.bind(shape);
+  const auto stats = compute_stats(build_block_mask(expression, shape));
+  const double flops =
+      4.0 * static_cast<double>(stats.visible_pairs) * static_cast<double>(problem.head_dim_qk);
+  for (const cuda::Candidate& candidate :
+       cuda::enumerate_candidates(problem, expression, device.facts().num_sms)) {
+    const std::string kernel = candidate.name();
+    const double predicted = candidate.predicted_us();
+    const cuda::Workload work = cuda::make_workload(
+        problem, *candidate.passes[0].blocks, candidate.passes[0].config, device.facts().num_sms);
+    try {
+      const auto plan = cuda::AttentionPlan::build(problem, expression, kernel);
+      data.poison();
+      plan.run(data.tensors(), nullptr);
+      const auto nan = data.count_nan();
+      const auto errors = data.compare(bound, 96);
+      const bool good = nan == 0 && errors.frobenius < 4e-3 && errors.lse < 1e-3;
+      const double us = bench::measure_us(
+          device, [&](cuda::CUstream stream) { plan.run(data.tensors(), stream); }, 20, 7);
+      std::printf(
+          "%2ld,%ld,%ld,%ld,%ld %-13s %-44s %s err %.2e lse %.1e nan %ld  %9.1f us %6.0f TF  pred "
+          "%.1f plan %.1f ms\n",
+          problem.batch, problem.num_heads_q, problem.num_heads_kv, problem.seq_q,
+          problem.head_dim_qk, name.c_str(), short_name(kernel).c_str(), good ? "ok " : "BAD",
+          errors.frobenius, errors.lse, nan, us, flops / us * 1e-6, predicted,
+          plan.facts().build_ms);
+      if (json != nullptr)
+        std::fprintf(json,
+                     "{\"B\":%ld,\"H\":%ld,\"Hk\":%ld,\"S\":%ld,\"D\":%ld,\"mask\":\"%s\",\"impl\":"
+                     "\"stof\",\"us\":%.2f,\"tflops_visible\":%.1f,\"kernel\":\"%s\",\"plan_us\":%."
+                     "0f,\"error\":%.3e,\"good\":%s,\"passes\":%zu,\"full\":%.0f,\"partial\":%.0f,"
+                     "\"items\":%.0f,\"blocks\":%d,\"longest_full\":%ld,\"longest_partial\":%ld}\n",
+                     problem.batch, problem.num_heads_q, problem.num_heads_kv, problem.seq_q,
+                     problem.head_dim_qk, name.c_str(), us, flops / us * 1e-6, kernel.c_str(),
+                     plan.facts().build_ms * 1000, errors.frobenius, good ? "true" : "false",
+                     candidate.passes.size(), work.full, work.partial, work.items, work.num_blocks,
+                     work.longest.full, work.longest.partial);
+    } catch (const Error& error) {
+      std::printf("%s %s: %s\n", name.c_str(), kernel.c_str(), error.what());
+    }
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::FILE* json = nullptr;
+  std::vector<std::string> only;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc)
+      json = std::fopen(argv[++i], "a");
+    else
+      only.emplace_back(argv[i]);
+  }
+  const cuda::Device device = cuda::Device::open();
+  std::printf("%s, %d SMs\n", device.facts().name.c_str(), device.facts().num_sms);
+  for (const Shape& s : kShapes) {
+    AttentionProblem problem;
+    problem.batch = s.batch, problem.num_heads_q = s.heads_q, problem.num_heads_kv = s.heads_kv;
+    problem.seq_q = problem.seq_kv = s.seq;
+    problem.head_dim_qk = problem.head_dim_v = s.head_dim;
+    problem.dtype = DType::kBFloat16;
+    problem.return_lse = true;
+    const bench::DeviceTensors data(problem, device);
+    for (const auto& [name, expression] : grid_masks(s.seq))
+      if (only.empty() || std::find(only.begin(), only.end(), name) != only.end())
+        run_case(device, data, problem, name, expression, json);
+  }
+  if (json != nullptr) std::fclose(json);
+  return 0;
+}

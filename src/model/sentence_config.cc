@@ -48,8 +48,10 @@ void read_pooling(const std::string& folder, SentenceConfig& config) {
     }
   for (const auto& [name, value] : json.items()) {
     if (!name.starts_with("pooling_mode_") || value == false) continue;
-    const bool known = std::any_of(kKnown.begin(), kKnown.end(),
-                                   [&](const auto& mode) { return name == mode.first; });
+    // clang 14 captures no structured binding by reference.
+    const bool known = std::any_of(
+        kKnown.begin(), kKnown.end(),
+        [field = std::string_view(name)](const auto& mode) { return field == mode.first; });
     if (!known) fields.refuse(name.c_str(), "mean, cls or max pooling");
   }
   STOF_CHECK(num_modes == 1, kUnsupported,

@@ -9,6 +9,7 @@
 #include "model_folder.h"
 #include "options.h"
 #include "output.h"
+#include "stof/gpu_info.h"
 #include "stof/system_info.h"
 
 namespace stof::cli {
@@ -28,7 +29,7 @@ void print_text(const SystemInfo& info, const ModelFolderState& model) {
   print_out("kernels    attention: {}; dense products: oneDNN\n", cpu.kernel_level);
   print_out("threads    {}\n", cpu.num_threads);
   print_out("memory     {}\n", format_bytes(static_cast<double>(cpu.memory_bytes)));
-  print_out("GPU        {}\n", info.gpu.describe());
+  print_out("GPU        {}\n", gpu_info().describe());
   print_out("libraries  {}\n", fmt::join(libraries, ", "));
   print_out("cache      {}\n", info.cache_folder);
   print_out("model      {}: {}\n", model.folder, model.problem.empty() ? "ready" : model.problem);
@@ -36,6 +37,7 @@ void print_text(const SystemInfo& info, const ModelFolderState& model) {
 
 void print_json(const SystemInfo& info, const ModelFolderState& model) {
   auto json = nlohmann::ordered_json::parse(info.to_json());
+  json["gpu"] = nlohmann::ordered_json::parse(gpu_info().to_json());
   json["model"] = {
       {"folder", model.folder}, {"ready", model.problem.empty()}, {"problem", model.problem}};
   print_out("{}\n", json.dump());

@@ -68,7 +68,9 @@ void build(CLI::App& app, Program& program) {
   add_run_command(app, program);
   add_mask_command(app, program);
   add_bench_command(app, program);
+  add_explain_command(app, program);
   add_doctor_command(app, program);
+  add_cache_command(app, program);
   add_demo_command(app, program);
   add_completion_command(app, program);
 }

@@ -34,9 +34,10 @@ class AttentionPlan {
   static AttentionPlan build(const AttentionProblem& problem, const mask::Mask& mask,
                              const std::string& kernel = "", int device = 0);
 
-  /// What can run the problem, the model's pick first.
+  /// What can run the problem on a Hopper GPU with `num_sms` multiprocessors (132: H100, H200), the
+  /// model's pick first. Needs no GPU.
   static std::vector<CandidateFacts> candidates(const AttentionProblem& problem,
-                                                const mask::Mask& mask, int device = 0);
+                                                const mask::Mask& mask, int num_sms = 132);
 
   /// Tensors are device memory with the problem's shapes; strides in multiples of 16 bytes except
   /// the last, which is 1 element. Asynchronous on `stream` (a CUstream; null = default stream);

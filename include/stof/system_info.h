@@ -1,5 +1,5 @@
 #pragma once
-// What this build of stof and this machine offer: the facts behind `stof doctor`.
+// What this build of stof and this machine offer, the GPU apart (stof/gpu_info.h).
 
 #include <cstdint>
 #include <string>
@@ -25,19 +25,11 @@ struct LibraryInfo {
   std::string version;  ///< of the copy running now, where the library can say it
 };
 
-/// This build runs on the CPU only; the GPU is reported, never used.
-struct GpuInfo {
-  bool device_file = false;     ///< /dev/nvidia0 exists
-  bool driver_library = false;  ///< libcuda.so.1 can be opened
-  std::string describe() const;
-};
-
 struct SystemInfo {
   std::string stof_version;
   std::string compiler;
   std::string build_type;  ///< "release", "debug", with sanitizers named
   CpuInfo cpu;
-  GpuInfo gpu;
   std::vector<LibraryInfo> libraries;
   std::string cache_folder;
 

@@ -36,12 +36,9 @@ std::string Sm90AttentionConfig::name() const {
 }
 
 void Sm90AttentionConfig::validate() const {
-  const auto check_dim = [](const char* field, int value) {
-    STOF_CHECK(value >= 8 && value <= 256 && value % 8 == 0, kUnsupported,
-               "{}: this kernel takes multiples of 8 from 8 to 256, got {}", field, value);
-  };
-  check_dim("head_dim_qk", head_dim_qk);
-  check_dim("head_dim_v", head_dim_v);
+  for (const int head_dim : {head_dim_qk, head_dim_v})
+    STOF_CHECK(head_dim >= 8 && head_dim <= 256 && head_dim % 8 == 0, kInternal,
+               "head dimension: expected a multiple of 8 from 8 to 256, got {}", head_dim);
   STOF_CHECK(warpgroups >= 1 && warpgroups <= 3, kInternal, "warpgroups: expected 1..3, got {}",
              warpgroups);
   STOF_CHECK(tile_kv >= 16 && tile_kv <= 256 && tile_kv % 16 == 0, kInternal,

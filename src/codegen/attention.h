@@ -31,7 +31,7 @@ struct Sm90AttentionConfig {
   int shared_bytes() const;
   /// "sm90_bf16_qk128_v128_w2_kv128_s2q1" and the flags.
   std::string name() const;
-  /// Throws Unsupported naming the field that cannot work.
+  /// Throws Internal naming the field that cannot work.
   void validate() const;
 };
 

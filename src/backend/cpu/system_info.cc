@@ -1,9 +1,7 @@
 #include "stof/system_info.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <omp.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utf8proc.h>
 #include <xxhash.h>
@@ -57,17 +55,6 @@ CpuInfo cpu_info() {
   return info;
 }
 
-GpuInfo gpu_info() {
-  GpuInfo gpu;
-  struct stat info {};
-  gpu.device_file = ::stat("/dev/nvidia0", &info) == 0;
-  if (void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) {
-    gpu.driver_library = true;
-    ::dlclose(driver);
-  }
-  return gpu;
-}
-
 std::string decimal_version(unsigned number) {
   return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }
@@ -109,13 +96,6 @@ std::string compiler() {
 
 std::string_view version() { return STOF_VERSION; }
 
-std::string GpuInfo::describe() const {
-  return fmt::format(
-      "not used by this build (CPU only); device file /dev/nvidia0: {}; driver library "
-      "libcuda.so.1: {}",
-      device_file ? "present" : "absent", driver_library ? "present" : "absent");
-}
-
 std::string SystemInfo::to_json() const {
   nlohmann::ordered_json json = {
       {"stof", stof_version}, {"compiler", compiler}, {"build_type", build_type}};
@@ -125,10 +105,6 @@ std::string SystemInfo::to_json() const {
                  {"features", cpu.features},
                  {"kernel_level", cpu.kernel_level},
                  {"memory_bytes", cpu.memory_bytes}};
-  json["gpu"] = {{"used", false},
-                 {"device_file", gpu.device_file},
-                 {"driver_library", gpu.driver_library},
-                 {"description", gpu.describe()}};
   for (const LibraryInfo& library : libraries) json["libraries"][library.name] = library.version;
   json["cache_folder"] = cache_folder;
   return json.dump();
@@ -140,7 +116,6 @@ SystemInfo system_info() {
   info.compiler = compiler();
   info.build_type = build_type();
   info.cpu = cpu_info();
-  info.gpu = gpu_info();
   info.libraries = libraries();
   info.cache_folder = cache_folder();
   return info;

@@ -84,6 +84,11 @@ void check_problem(const AttentionProblem& problem) {
   problem.validate();
   STOF_CHECK(problem.dtype == DType::kBFloat16 || problem.dtype == DType::kFloat16, kUnsupported,
              "dtype: the GPU kernels take bfloat16 and float16, got {}", to_string(problem.dtype));
+  for (const auto& [field, head_dim] :
+       {std::pair{"head_dim_qk", problem.head_dim_qk}, std::pair{"head_dim_v", problem.head_dim_v}})
+    STOF_CHECK(head_dim >= 8 && head_dim <= 256 && head_dim % 8 == 0, kUnsupported,
+               "{}: the GPU kernels take multiples of 8 from 8 to 256, got {}; use the CPU", field,
+               head_dim);
   STOF_CHECK(!problem.alibi && !problem.bias && !problem.sink, kUnsupported,
              "options: the GPU kernels have scale, softcap and LSE; required {}{}{}: use the CPU",
              problem.alibi ? "alibi " : "", problem.bias ? "bias " : "",
@@ -150,11 +155,10 @@ struct AttentionPlan::Impl {
 };
 
 std::vector<CandidateFacts> AttentionPlan::candidates(const AttentionProblem& problem,
-                                                      const mask::Mask& mask, int device) {
+                                                      const mask::Mask& mask, int num_sms) {
   check_problem(problem);
   std::vector<CandidateFacts> facts;
-  for (const auto& candidate :
-       enumerate_candidates(problem, mask, Device::open(device).facts().num_sms))
+  for (const Candidate& candidate : enumerate_candidates(problem, mask, num_sms))
     facts.push_back({candidate.name(), candidate.predicted_us()});
   return facts;
 }

@@ -5,6 +5,7 @@
 
 #include "bench_suite.h"
 #include "commands.h"
+#include "core/text.h"
 #include "model_folder.h"
 #include "options.h"
 #include "output.h"
@@ -21,7 +22,7 @@ struct Options {
 
 std::string format_detail(const nlohmann::ordered_json& value) {
   return value.is_number_float() ? fmt::format("{:.3g}", value.get<double>())
-                                 : with_thousands(value.get<std::int64_t>());
+                                 : human_count(value.get<std::int64_t>());
 }
 
 void print_json_line(const BenchResult& result) {
@@ -40,7 +41,7 @@ void print_table(const std::vector<BenchResult>& results) {
   for (const auto& [name, value] : results.front().details.items()) rows[0].push_back(name);
   for (const BenchResult& result : results) {
     rows.push_back(
-        {result.name, format_seconds(result.timing.median), format_seconds(result.timing.fastest)});
+        {result.name, human_duration(result.timing.median), human_duration(result.timing.fastest)});
     for (const auto& [name, value] : result.details.items())
       rows.back().push_back(format_detail(value));
   }

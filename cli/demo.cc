@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "core/check.h"
+#include "core/text.h"
 #include "demo_texts.h"
 #include "model_folder.h"
 #include "options.h"
@@ -60,7 +61,7 @@ void show_sentences(const TextEncoder& encoder, const Options& options) {
   EncodeTiming timing;
   const std::vector<std::string>& sentences = demo_sentences();
   const Tensor embeddings = encoder.embed(sentences, encode, &timing);
-  print_out("1. Sentences and how alike they are ({})\n\n", format_seconds(timing.total));
+  print_out("1. Sentences and how alike they are ({})\n\n", human_duration(timing.total));
   for (std::size_t i = 0; i < sentences.size(); ++i) print_out("   {}  {}\n", i + 1, sentences[i]);
   print_out("\n{}\n", similarity_table(embeddings, embeddings.shape()[0]));
 }
@@ -109,7 +110,7 @@ void show_document(const TextEncoder& encoder, const Options& options, const Pro
   }
   print_out(
       "2. A long document under three masks\n\n   {}: {} tokens in {} pieces of at most {}\n\n",
-      options.document, with_thousands(num_tokens), pieces.size(), max_tokens);
+      options.document, human_count(num_tokens), pieces.size(), max_tokens);
 
   std::vector<std::vector<std::string>> rows = {
       {"mask", "full", "partial", "skipped", "attention", "in all", "cosine to dense"}};
@@ -132,9 +133,9 @@ void show_document(const TextEncoder& encoder, const Options& options, const Pro
     finished += num_pieces;
     if (dense.empty()) dense = embeddings;
     const mask::TileCensus census = census_of(entry.mask, lengths, encoder.num_heads());
-    rows.push_back({entry.name, with_thousands(census.full), with_thousands(census.partial),
-                    with_thousands(census.empty), format_seconds(timing.attention),
-                    format_seconds(timing.total),
+    rows.push_back({entry.name, human_count(census.full), human_count(census.partial),
+                    human_count(census.empty), human_duration(timing.attention),
+                    human_duration(timing.total),
                     fmt::format("{:.4f}", mean_cosine(embeddings, dense))});
   }
   print_out(

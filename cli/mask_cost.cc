@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/bits.h"
 #include "core/check.h"
 #include "mask_rows.h"
 #include "output.h"
@@ -31,8 +32,8 @@ double estimate_block_bytes(const MaskSource& source) {
   const mask::ScoreShape& shape = source.shape;
   const std::int64_t batch = std::min(source.expression->batch_extent(), shape.batch);
   const std::int64_t heads = std::min(source.expression->head_extent(), shape.num_heads);
-  const std::int64_t rows = (shape.seq_q + mask::kOuterTile - 1) / mask::kOuterTile;
-  const std::int64_t cols = (shape.seq_kv + mask::kOuterTile - 1) / mask::kOuterTile;
+  const std::int64_t rows = ceil_div(shape.seq_q, mask::kOuterTile);
+  const std::int64_t cols = ceil_div(shape.seq_kv, mask::kOuterTile);
   std::uint64_t state = 1;
   const auto below = [&state](std::int64_t limit) {
     return static_cast<std::int64_t>(next_random(state) % static_cast<std::uint64_t>(limit));

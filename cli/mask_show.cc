@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "commands.h"
+#include "core/bits.h"
 #include "core/check.h"
+#include "core/text.h"
 #include "mask_rows.h"
 #include "mask_source.h"
 #include "options.h"
@@ -39,7 +41,7 @@ char symbol(mask::TileClass tile_class) {
 
 /// Tokens a cell stands for.
 std::int64_t cell_size(const mask::ScoreShape& shape) {
-  return (std::max(shape.seq_q, shape.seq_kv) + kCells - 1) / kCells;
+  return ceil_div(std::max(shape.seq_q, shape.seq_kv), kCells);
 }
 
 /// One line per cell row: its first query, then a character per cell.
@@ -92,14 +94,14 @@ void print_drawing(const MaskSource& source, const Options& options) {
     nlohmann::ordered_json json = {{"mask", source.title}, {"cell", cell}};
     json["rows"] = nlohmann::json::array();
     std::size_t line = text.find('\n') + 1;  // past the ruler
-    const std::size_t cells = static_cast<std::size_t>((source.shape.seq_kv + cell - 1) / cell);
+    const std::size_t cells = static_cast<std::size_t>(ceil_div(source.shape.seq_kv, cell));
     for (std::size_t end = 0; (end = text.find('\n', line)) != std::string::npos; line = end + 1)
       json["rows"].push_back(text.substr(end - cells, cells));
     print_out("{}\n", json.dump());
     return;
   }
   print_out("{}\n{} queries down, {} keys across; # {}, . {}{}\n\n{}", source.title,
-            with_thousands(source.shape.seq_q), with_thousands(source.shape.seq_kv),
+            human_count(source.shape.seq_q), human_count(source.shape.seq_kv),
             cell == 1 ? "visible" : "all visible", cell == 1 ? "hidden" : "none",
             cell == 1 ? "" : fmt::format(", + some; a cell is {} x {} tokens", cell, cell), text);
 }

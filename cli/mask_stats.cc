@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/text.h"
 #include "mask_source.h"
 #include "options.h"
 #include "output.h"
@@ -55,17 +56,17 @@ void print_text(const MaskSource& source, const Measured& measured) {
   print_out("mask     {}\n", source.title);
   print_out("shape    {} (batch, heads, queries, keys), {}\n", shape.to_string(),
             to_string(source.alignment));
-  print_out("visible  {} pairs, {:.2f} %\n", with_thousands(stats.visible_pairs),
+  print_out("visible  {} pairs, {:.2f} %\n", human_count(stats.visible_pairs),
             100 * stats.element_density);
   print_out("rows     {} see nothing; fullest tile row / mean: {:.2f}\n",
-            with_thousands(stats.empty_rows), stats.row_imbalance);
+            human_count(stats.empty_rows), stats.row_imbalance);
   print_out("stored   {} in {} pattern(s), {} distinct bitmap(s), built in {}\n",
-            format_bytes(static_cast<double>(stats.memory_bytes)), measured.block.num_patterns(),
-            with_thousands(stats.distinct_bitmaps), format_seconds(measured.build_seconds));
+            human_bytes(stats.memory_bytes), measured.block.num_patterns(),
+            human_count(stats.distinct_bitmaps), human_duration(measured.build_seconds));
   std::vector<std::vector<std::string>> rows = {{"tile", "full", "partial", "empty", "not empty"}};
   for (const mask::TileCensus& census : stats.tiles)
-    rows.push_back({fmt::format("{0} x {0}", census.tile), with_thousands(census.full),
-                    with_thousands(census.partial), with_thousands(census.empty),
+    rows.push_back({fmt::format("{0} x {0}", census.tile), human_count(census.full),
+                    human_count(census.partial), human_count(census.empty),
                     fmt::format("{:.2f} %", 100 * census.density())});
   print_out("\n{}", format_table(rows));
 }

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
+#include "core/text.h"
 
 namespace stof::cli {
 namespace {
@@ -86,24 +87,9 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string with_thousands(std::int64_t value) {
-  std::string text = std::to_string(value);
-  const std::size_t first_digit = value < 0 ? 1 : 0;
-  for (std::size_t i = text.size(); i > first_digit + 3; i -= 3) text.insert(i - 3, 1, ',');
-  return text;
-}
-
 std::string format_bytes(double bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
-}
-
-std::string format_seconds(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
-  return fmt::format("{:.2f} s", seconds);
+  // Estimates may pass 64 bits; 2^63 bytes are as far out of reach.
+  return human_bytes(static_cast<std::uint64_t>(std::clamp(bytes, 0.0, 0x1p63)));
 }
 
 std::string shorten(std::string_view text, std::size_t width) {

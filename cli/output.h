@@ -32,14 +32,8 @@ void install_signal_handlers();
 /// Rows of cells in columns two blanks apart: the first column left-aligned, the others right.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
-/// 1234567 -> "1,234,567"
-std::string with_thousands(std::int64_t value);
-
-/// "12.3 KiB"
+/// human_bytes() of an estimate: "12.3 KiB".
 std::string format_bytes(double bytes);
-
-/// "850 us", "12.3 ms", "4.56 s"
-std::string format_seconds(double seconds);
 
 /// Shortens to `width` columns with "..." at the end; counts UTF-8 characters and never cuts one.
 std::string shorten(std::string_view text, std::size_t width);

@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace stof::plan {
+#include "core/bits.h"
 
-/// The lowest `count` bits, count in [0, 64].
-inline std::uint64_t low_bits(std::int64_t count) {
-  return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
-}
+namespace stof::plan {
 
 /// Sets bits [begin, end) of a row.
 inline void set_bit_range(std::uint64_t* row, std::int64_t begin, std::int64_t end) {

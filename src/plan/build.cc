@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/bits.h"
 #include "core/check.h"
 #include "plan/config.h"
 #include "plan/retile.h"
@@ -37,8 +38,7 @@ void append_items(const TileRow& row, WorkItem item, MaskPlan& plan) {
   const auto num_partial = static_cast<std::int64_t>(row.partial.size());
   const std::int64_t total = num_partial + num_tiles(row.runs);
   const std::int64_t limit = plan.config.max_tiles_per_split;
-  const std::int64_t splits =
-      limit > 0 ? std::max<std::int64_t>((total + limit - 1) / limit, 1) : 1;
+  const std::int64_t splits = limit > 0 ? std::max<std::int64_t>(ceil_div(total, limit), 1) : 1;
   item.num_splits = static_cast<std::int32_t>(splits);
   for (std::int64_t split = 0; split < splits; ++split) {
     const std::int64_t begin = total / splits * split + std::min(split, total % splits);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/bits.h"
 #include "core/check.h"
 #include "core/hash.h"
 #include "plan/config.h"
@@ -52,15 +53,11 @@ void check_config(const PlanConfig& config) {
              config.max_tiles_per_split);
 }
 
-std::int64_t MaskPlan::num_q_tiles() const {
-  return (shape.seq_q + config.tile_q - 1) / config.tile_q;
-}
+std::int64_t MaskPlan::num_q_tiles() const { return ceil_div(shape.seq_q, config.tile_q); }
 
-std::int64_t MaskPlan::num_kv_tiles() const {
-  return (shape.seq_kv + config.tile_kv - 1) / config.tile_kv;
-}
+std::int64_t MaskPlan::num_kv_tiles() const { return ceil_div(shape.seq_kv, config.tile_kv); }
 
-std::int64_t MaskPlan::words_per_row() const { return (config.tile_kv + 63) / 64; }
+std::int64_t MaskPlan::words_per_row() const { return ceil_div(config.tile_kv, 64); }
 
 std::int64_t MaskPlan::payload_words() const { return config.tile_q * words_per_row(); }
 

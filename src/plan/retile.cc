@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/bits.h"
 #include "core/check.h"
 #include "core/hash.h"
 #include "plan/bit_rows.h"
@@ -11,8 +12,6 @@ namespace stof::plan {
 namespace {
 
 using mask::kOuterTile;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// The storage format keeps inner tiles column by column; a plan wants whole rows.
 std::array<std::uint64_t, 64> rows_of(const mask::OuterBitmap& bitmap) {

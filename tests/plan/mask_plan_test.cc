@@ -194,6 +194,14 @@ TEST(MaskPlan, ValidateNamesWhatIsBroken) {
       {"outside the tile lists", [](MaskPlan& p) { p.items.front().partial_end = 10000; }},
       {"out of order or range", [](MaskPlan& p) { p.partial.front().tile = 5; }},
       {"does not exist", [](MaskPlan& p) { p.partial.front().payload = 99; }},
+      {"does not exist",
+       [](MaskPlan& p) {
+         p.partial.push_back({0, 99});
+       }},
+      {"does not exist",
+       [](MaskPlan& p) {
+         p.partial.push_back({0, -1});
+       }},
       {"is empty", [](MaskPlan& p) { std::fill(p.payloads.begin(), p.payloads.end(), 0); }},
       {"past the sequence",
        [](MaskPlan& p) {

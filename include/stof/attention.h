@@ -58,6 +58,9 @@ class AttentionPlan {
   const AttentionProblem& problem() const;
   const mask::Mask& mask() const;  ///< bound
   const plan::MaskPlan& mask_plan() const;
+
+  /// What problem().validate() and mask_plan().validate() throw.
+  void validate() const;
   std::string describe() const;
   std::string to_json() const;
   Fingerprint fingerprint() const;
@@ -100,8 +103,17 @@ class VarlenPlan {
   /// As given, with batch = sequences, seq_q and seq_kv = the longest.
   const AttentionProblem& problem() const;
   std::int64_t num_sequences() const;
-  /// Plan of sequence i; equal lengths share one where the mask allows it.
+  /// Plan of sequence i; equal lengths share one where the mask allows it. Throws InvalidArgument
+  /// naming the sequences there are.
   const AttentionPlan& sequence(std::int64_t i) const;
+
+  /// What the plans of the sequences throw.
+  void validate() const;
+  /// One line: the problem, sequences, rows in all and distinct plans.
+  std::string describe() const;
+  /// The cumulative lengths, the distinct plans and which of them each sequence has.
+  std::string to_json() const;
+  Fingerprint fingerprint() const;
 
   struct Impl;
   explicit VarlenPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}

@@ -192,6 +192,9 @@ Mask shifted(const Mask& m, std::int64_t dq, std::int64_t dk);
 Mask per_head(const std::vector<Mask>& masks);
 /// Batch entry b uses masks[b].
 Mask per_batch(const std::vector<Mask>& masks);
+/// What batch entry `entry` of m sees, for every batch entry: the mask of one packed sequence. Its
+/// lengths may be below those of m's arrays, which are then cut.
+Mask batch_entry(const Mask& m, std::int64_t entry);
 
 // --- presets ----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 //   not          ~~x = x, ~all = none, ~none = all
 //   shifted      stays, also by 0: below it, bind() takes arrays of other lengths
 //   per_head, per_batch  of one mask are that mask
+//   batch_entry  stays, as shifted does
 //   window       unbounded is -1; window(-1, -1) = all; window(-1, r) = causal(r)
 //   dilated      rate 1 = window(w, w)
 //   block_window (n, 0, 0) = chunked(n), (n, -1, 0) = block_causal(n)

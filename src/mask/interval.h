@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/bits.h"
 #include "stof/mask.h"
 
 namespace stof::mask {
@@ -24,12 +25,6 @@ constexpr std::int64_t floor_div(std::int64_t value, std::int64_t divisor) {
 constexpr std::int64_t floor_mod(std::int64_t value, std::int64_t divisor) {
   const std::int64_t rest = value % divisor;
   return rest < 0 ? rest + divisor : rest;
-}
-
-/// The n lowest bits; n below 0 counts as 0, above 64 as 64.
-constexpr std::uint64_t low_bits(std::int64_t n) {
-  if (n <= 0) return 0;
-  return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
 }
 
 /// Bit i is set where lo <= k_begin + i < hi.

@@ -15,8 +15,9 @@ namespace stof::mask {
 struct BindContext {
   ScoreShape shape;
   Alignment alignment = Alignment::kTopLeft;
-  /// Below a shifted() of the user's, where an array need not match the shape's extents.
-  bool under_shift = false;
+  /// Below a shifted() of the user's or a batch_entry(), where an array need not match the shape's
+  /// extents.
+  bool free_lengths = false;
 
   /// Added to a query's index to get its position among the keys.
   std::int64_t query_offset() const {

@@ -1,4 +1,6 @@
-// per_head() and per_batch().
+// per_head(), per_batch() and batch_entry(): masks that differ between heads or batch entries.
+
+#include <algorithm>
 
 #include "mask/arguments.h"
 #include "mask/node.h"
@@ -67,6 +69,39 @@ class Select final : public Node {
   std::int64_t batch_extent_ = 1, head_extent_ = 1;
 };
 
+/// One entry's view of a mask that differs between batch entries.
+class BatchEntry final : public Node {
+ public:
+  BatchEntry(std::shared_ptr<const Node> child, std::int64_t entry)
+      : child_(std::move(child)), entry_(entry) {}
+
+  bool visible(std::int64_t, std::int64_t h, std::int64_t q, std::int64_t k) const override {
+    return child_->visible(entry_, h, q, k);
+  }
+  TileClass classify(std::int64_t, std::int64_t h, const TileRect& rect) const override {
+    return child_->classify(entry_, h, rect);
+  }
+  std::uint64_t row_bits(std::int64_t, std::int64_t h, std::int64_t q,
+                         std::int64_t k_begin) const override {
+    return child_->row_bits(entry_, h, q, k_begin);
+  }
+  std::int64_t head_extent() const override { return child_->head_extent(); }
+
+  std::shared_ptr<const Node> bind(const BindContext& context) const override {
+    BindContext inner = context;
+    inner.shape.batch = std::max<std::int64_t>(child_->batch_extent(), 1);
+    inner.free_lengths = true;
+    auto resolved = child_->bind(inner);
+    return resolved ? std::make_shared<BatchEntry>(std::move(resolved), entry_) : nullptr;
+  }
+  bool bound() const override { return child_->bound(); }
+  Spec spec() const override { return {"batch_entry", {{"entry", entry_}}, {child_}}; }
+
+ private:
+  std::shared_ptr<const Node> child_;
+  std::int64_t entry_;
+};
+
 template <bool kHead>
 Mask select(const char* name, const std::vector<Mask>& masks) {
   STOF_CHECK(!masks.empty(), kInvalidArgument, "{}(): expected at least one mask", name);
@@ -80,5 +115,13 @@ Mask select(const char* name, const std::vector<Mask>& masks) {
 Mask per_head(const std::vector<Mask>& masks) { return select<true>("per_head", masks); }
 
 Mask per_batch(const std::vector<Mask>& masks) { return select<false>("per_batch", masks); }
+
+Mask batch_entry(const Mask& m, std::int64_t entry) {
+  const std::int64_t extent = m.batch_extent();
+  STOF_CHECK(entry >= 0 && (extent == 1 || entry < extent), kInvalidArgument,
+             "batch_entry(entry={}): expected 0 to {}", entry,
+             extent == 1 ? kMaxPosition : extent - 1);
+  return Mask(std::make_shared<BatchEntry>(m.shared_node(), entry));
+}
 
 }  // namespace stof::mask

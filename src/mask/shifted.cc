@@ -26,7 +26,7 @@ class Shifted final : public Node {
   std::int64_t head_extent() const override { return child_->head_extent(); }
   std::shared_ptr<const Node> bind(const BindContext& context) const override {
     BindContext inner = context;
-    inner.under_shift = true;
+    inner.free_lengths = true;
     auto resolved = child_->bind(inner);
     return resolved ? std::make_shared<Shifted>(std::move(resolved), dq_, dk_) : nullptr;
   }

@@ -30,6 +30,7 @@
 //   not[child]
 //   shifted(int dq, int dk)[child]
 //   per_head[children]  per_batch[children]      one or more
+//   batch_entry(int entry)[child]
 //   bound(int batch, int heads, int seq_q, int seq_kv, bool bottom_right)[child]
 //                                                what bind() returns; the child is resolved
 

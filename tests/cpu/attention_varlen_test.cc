@@ -147,6 +147,31 @@ TEST(VarlenAttention, SharesPlansOfEqualLengths) {
   EXPECT_EQ(plan.problem().seq_q, 70);
 }
 
+TEST(VarlenAttention, DescribesEveryPlanOfABatchedMask) {
+  const std::vector<std::int64_t> cu = {0, 70, 140, 150};
+  const VarlenPlan plan =
+      plan_varlen_attention(packed_problem(), mask::key_lengths({50, 70, 3}), cu, cu);
+  plan.validate();
+  EXPECT_THAT(plan.describe(), HasSubstr("3 packed sequences of 150 queries and 150 keys in all"));
+  const AttentionPlan& second = plan.sequence(1);
+  EXPECT_THAT(second.describe(), HasSubstr("batch_entry(key_lengths([50, 70, 3]), 1)"));
+  EXPECT_THAT(plan.to_json(), HasSubstr(second.fingerprint().hex()));
+  // The text reads back to the mask that the sequence was planned with.
+  const mask::Mask read = mask::parse(second.mask().to_text());
+  EXPECT_EQ(read.fingerprint(), second.mask().fingerprint());
+  EXPECT_EQ(read.visible_keys(0, 0, 5, 70).size(), 70U);
+}
+
+TEST(VarlenAttention, FingerprintFollowsLengthsAndMask) {
+  const AttentionProblem problem = packed_problem();
+  const std::vector<std::int64_t> cu = {0, 70, 140, 150}, other = {0, 70, 80, 150};
+  const Fingerprint base = plan_varlen_attention(problem, mask::causal(), cu, cu).fingerprint();
+  EXPECT_EQ(plan_varlen_attention(problem, mask::causal(), cu, cu).fingerprint(), base);
+  EXPECT_NE(plan_varlen_attention(problem, mask::causal(), other, other).fingerprint(), base);
+  EXPECT_NE(plan_varlen_attention(problem, mask::causal(), cu, other).fingerprint(), base);
+  EXPECT_NE(plan_varlen_attention(problem, mask::causal(1), cu, cu).fingerprint(), base);
+}
+
 // Case 47: packed documents equal separate sequences.
 TEST(VarlenAttention, EqualsADocumentMask) {
   AttentionProblem problem = packed_problem();

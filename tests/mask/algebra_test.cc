@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "mask/random_mask.h"
+#include "stof/error.h"
 
 namespace stof::mask::testing {
 namespace {
@@ -117,6 +118,25 @@ RC_GTEST_PROP(PerHead, UsesEachHeadsMask, ()) {
   for (I b = 0; b < drawn.shape.batch; ++b) batches.push_back(drawn.mask());
   check_equal(drawn, per_head(heads), heads[static_cast<std::size_t>(drawn.h)]);
   check_equal(drawn, per_batch(batches), batches[static_cast<std::size_t>(drawn.b)]);
+}
+
+RC_GTEST_PROP(BatchEntry, ShowsEveryBatchEntryWhatOneSees, ()) {
+  const Drawn drawn;
+  const Mask mask = random_mask(drawn.shape, 2);
+  const I entry = random_int(0, std::max<I>(mask.batch_extent(), 1) - 1);
+  const Mask one = batch_entry(mask, entry);
+  RC_ASSERT(one.batch_extent() == 1);
+  const Mask bound = mask.bind(drawn.shape, drawn.alignment);
+  const Mask bound_one = one.bind(drawn.shape, drawn.alignment);
+  for (I q = 0; q < drawn.shape.seq_q; ++q)
+    RC_ASSERT(bound_one.visible_keys(drawn.b, drawn.h, q, drawn.shape.seq_kv) ==
+              bound.visible_keys(entry, drawn.h, q, drawn.shape.seq_kv));
+}
+
+TEST(BatchEntry, RefusesAnEntryThatIsNotThere) {
+  EXPECT_NO_THROW(batch_entry(key_lengths({3, 4}), 1));
+  EXPECT_THROW(batch_entry(key_lengths({3, 4}), 2), Error);
+  EXPECT_THROW(batch_entry(causal(), -1), Error);
 }
 
 TEST(Expression, LongChainsAreFlat) {

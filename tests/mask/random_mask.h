@@ -177,7 +177,7 @@ inline Mask random_mask(const ScoreShape& shape, int depth = 3) {
     for (I i = 0; i < count; ++i) masks.push_back(child());
     return masks;
   };
-  switch (random_int(0, 9)) {
+  switch (random_int(0, 10)) {
     case 0:
     case 1:
       return child() & child();
@@ -192,6 +192,10 @@ inline Mask random_mask(const ScoreShape& shape, int depth = 3) {
       return per_head(children(extent_or_one(shape.num_heads)));
     case 7:
       return per_batch(children(extent_or_one(shape.batch)));
+    case 8: {
+      const Mask mask = child();
+      return batch_entry(mask, random_int(0, std::max<I>(mask.batch_extent(), 1) - 1));
+    }
     default:
       return random_primitive(shape);
   }

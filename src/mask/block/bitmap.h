@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/bits.h"
 #include "stof/block_mask.h"
 
 namespace stof::mask {
@@ -12,11 +13,6 @@ namespace stof::mask {
 using TileRows = std::array<std::uint64_t, 64>;
 
 inline constexpr std::uint64_t kAllOnes = ~std::uint64_t{0};
-
-/// The lowest n bits, n in [0, 64].
-constexpr std::uint64_t low_bits(std::int64_t n) {
-  return n >= 64 ? kAllOnes : (std::uint64_t{1} << n) - 1;
-}
 
 /// The bits of an inner tile that lie in its first `rows` rows and `cols` columns; both may be
 /// negative (nothing) or above 8 (everything).

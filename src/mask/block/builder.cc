@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/bits.h"
 #include "core/check.h"
 #include "mask/block/bitmap.h"
 #include "mask/block/pattern.h"
@@ -14,8 +15,6 @@
 
 namespace stof::mask {
 namespace {
-
-std::int64_t tiles_of(std::int64_t length) { return (length + kOuterTile - 1) / kOuterTile; }
 
 void check_extent(const char* name, std::int64_t value) {
   STOF_CHECK(value >= 1 && value <= std::numeric_limits<std::int32_t>::max(), kInvalidArgument,
@@ -35,8 +34,8 @@ std::int64_t split_point(std::int64_t begin, std::int64_t end) {
 BlockMaskBuilder::BlockMaskBuilder(const Mask& bound_mask, const ScoreShape& shape)
     : mask_(bound_mask),
       shape_(shape),
-      num_tile_rows_(tiles_of(shape.seq_q)),
-      num_tile_cols_(tiles_of(shape.seq_kv)) {}
+      num_tile_rows_(ceil_div(shape.seq_q, kOuterTile)),
+      num_tile_cols_(ceil_div(shape.seq_kv, kOuterTile)) {}
 
 BlockMask BlockMaskBuilder::build() {
   const std::int64_t batch_extent = mask_.batch_extent();

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/bits.h"
 #include "core/check.h"
 #include "mask/block/bitmap.h"
 #include "mask/block/census.h"
@@ -10,8 +11,6 @@
 
 namespace stof::mask {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 [[noreturn]] void throw_too_many(const ScoreShape& shape) {
   throw_error(ErrorCode::kUnsupported,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/bits.h"
 #include "mask/arguments.h"
 #include "mask/block_table.h"
 #include "mask/node.h"
@@ -97,7 +98,7 @@ class Blocks final : public Node {
     STOF_CHECK(head_extent() == 1 || head_extent() == shape.num_heads, kInvalidArgument,
                "block_list: expected 1 or {} heads for scores {}, got {}", shape.num_heads,
                shape.to_string(), head_extent());
-    if (context.under_shift) return nullptr;
+    if (context.free_lengths) return nullptr;
     const auto block_rows = static_cast<std::int64_t>(spec_rows_->front().size());
     if (list_.block_q > 0)
       STOF_CHECK(block_rows == ceil_div(shape.seq_q, list_.block_q), kInvalidArgument,
@@ -128,9 +129,6 @@ class Blocks final : public Node {
  private:
   const BlockTable& table(std::int64_t h) const {
     return tables_[entry_index("block_list", "head", h, head_extent())];
-  }
-  static std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
-    return (value + divisor - 1) / divisor;
   }
   void check_columns(std::int64_t num_cols, std::int64_t seq_kv) const {
     for (std::size_t h = 0; h < spec_rows_->size(); ++h)

@@ -65,7 +65,7 @@ class Dense final : public Node {
     const bool extents = (bits_->shape[0] == 1 || bits_->shape[0] == s.batch) &&
                          (bits_->shape[1] == 1 || bits_->shape[1] == s.num_heads);
     const bool lengths =
-        context.under_shift || ((rows_ == 1 || rows_ == s.seq_q) && cols_ == s.seq_kv);
+        context.free_lengths || ((rows_ == 1 || rows_ == s.seq_q) && cols_ == s.seq_kv);
     STOF_CHECK(extents && lengths, kInvalidArgument,
                "dense: expected an array of [1|{}, 1|{}, 1|{}, {}] for scores {}, got {}", s.batch,
                s.num_heads, s.seq_q, s.seq_kv, s.to_string(), shape_text(*bits_));

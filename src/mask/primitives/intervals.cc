@@ -84,7 +84,7 @@ class Intervals final : public Node {
     return bits;
   }
   std::shared_ptr<const Node> bind(const BindContext& context) const override {
-    STOF_CHECK(context.under_shift || columns_ == context.shape.seq_kv, kInvalidArgument,
+    STOF_CHECK(context.free_lengths || columns_ == context.shape.seq_kv, kInvalidArgument,
                "intervals: expected lists of length {} (the keys of {}), got {}",
                context.shape.seq_kv, context.shape.to_string(), columns_);
     return nullptr;

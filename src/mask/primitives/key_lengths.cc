@@ -28,7 +28,7 @@ class KeyLengths final : public Node {
                "key_lengths: expected 1 or {} lengths (the batch of {}), got {}", shape.batch,
                shape.to_string(), batch_extent());
     for (std::size_t i = 0; i < lengths_.size(); ++i)
-      STOF_CHECK(context.under_shift || lengths_[i] <= shape.seq_kv, kInvalidArgument,
+      STOF_CHECK(context.free_lengths || lengths_[i] <= shape.seq_kv, kInvalidArgument,
                  "key_lengths(lengths[{}]={}): expected at most the {} keys of {}", i, lengths_[i],
                  shape.seq_kv, shape.to_string());
     return nullptr;

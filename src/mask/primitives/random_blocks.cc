@@ -4,6 +4,7 @@
 #include <limits>
 #include <mutex>
 
+#include "core/bits.h"
 #include "mask/arguments.h"
 #include "mask/block_table.h"
 #include "mask/node.h"
@@ -94,8 +95,7 @@ class RandomBlocks final : public Leaf {
     if (bound()) return nullptr;
     const ScoreShape& shape = context.shape;
     return random_blocks_of_grid(block_, count_, seed_, per_head_, per_head_ ? shape.num_heads : 1,
-                                 (shape.seq_q + block_ - 1) / block_,
-                                 (shape.seq_kv + block_ - 1) / block_)
+                                 ceil_div(shape.seq_q, block_), ceil_div(shape.seq_kv, block_))
         .shared_node();
   }
   bool bound() const override { return grid_.heads > 0; }

@@ -49,7 +49,7 @@ class Tree final : public Node {
   }
   std::shared_ptr<const Node> bind(const BindContext& context) const override {
     const ScoreShape& shape = context.shape;
-    STOF_CHECK(context.under_shift || (shape.seq_q == size_ && shape.seq_kv == prefix_ + size_),
+    STOF_CHECK(context.free_lengths || (shape.seq_q == size_ && shape.seq_kv == prefix_ + size_),
                kInvalidArgument,
                "tree: expected one query per node, {}, and {} keys (a prefix of {} and the nodes), "
                "got {} and {} in scores {}",

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/attention/plan_impl.h"
 #include "backend/cpu/attention/problem.h"
+#include "core/bits.h"
 #include "core/hash.h"
 #include "plan/config.h"
 
@@ -11,6 +12,11 @@ namespace stof {
 const AttentionProblem& AttentionPlan::problem() const { return impl_->problem; }
 const mask::Mask& AttentionPlan::mask() const { return impl_->mask; }
 const plan::MaskPlan& AttentionPlan::mask_plan() const { return impl_->mask_plan; }
+
+void AttentionPlan::validate() const {
+  impl_->problem.validate();
+  impl_->mask_plan.validate();
+}
 
 std::string AttentionPlan::describe() const {
   return impl_->problem.describe() + "; mask " + impl_->mask.describe() + "; " +
@@ -69,8 +75,8 @@ plan::PlanConfig choose_config(const AttentionProblem& problem) {
   // Few query tiles, as in decoding, would leave cores without work. The bound depends on nothing
   // but the problem, so that results are the same on every machine.
   constexpr std::int64_t kWantedJobs = 64, kMinTilesPerSplit = 16;
-  const std::int64_t q_tiles = (problem.seq_q + config.tile_q - 1) / config.tile_q;
-  const std::int64_t kv_tiles = (problem.seq_kv + config.tile_kv - 1) / config.tile_kv;
+  const std::int64_t q_tiles = ceil_div(problem.seq_q, config.tile_q);
+  const std::int64_t kv_tiles = ceil_div(problem.seq_kv, config.tile_kv);
   const double jobs = static_cast<double>(problem.batch) *
                       static_cast<double>(problem.num_heads_q) * static_cast<double>(q_tiles);
   if (jobs > 0 && jobs < kWantedJobs)

@@ -3,14 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "backend/cpu/attention/batch_entry.h"
 #include "backend/cpu/attention/check.h"
 #include "backend/cpu/attention/launch.h"
 #include "backend/cpu/attention/plan_impl.h"
-#include "backend/cpu/attention/problem.h"
 #include "core/check.h"
+#include "core/hash.h"
 
 namespace stof {
 namespace {
@@ -57,6 +57,38 @@ const AttentionPlan& VarlenPlan::sequence(std::int64_t i) const {
   return impl_->plans[impl_->plan_of[static_cast<std::size_t>(i)]];
 }
 
+void VarlenPlan::validate() const {
+  for (const AttentionPlan& plan : impl_->plans) plan.validate();
+}
+
+std::string VarlenPlan::describe() const {
+  return fmt::format("{}; {} packed sequences of {} queries and {} keys in all, {} plans",
+                     impl_->problem.describe(), num_sequences(), impl_->cu_seqlens_q.back(),
+                     impl_->cu_seqlens_kv.back(), impl_->plans.size());
+}
+
+std::string VarlenPlan::to_json() const {
+  nlohmann::ordered_json json = {{"cu_seqlens_q", impl_->cu_seqlens_q},
+                                 {"cu_seqlens_kv", impl_->cu_seqlens_kv},
+                                 {"plan_of", impl_->plan_of}};
+  nlohmann::ordered_json& plans = json["plans"] = nlohmann::ordered_json::array();
+  for (const AttentionPlan& plan : impl_->plans)
+    plans.push_back(nlohmann::ordered_json::parse(plan.to_json()));
+  json["fingerprint"] = fingerprint().hex();
+  return json.dump();
+}
+
+Fingerprint VarlenPlan::fingerprint() const {
+  Hasher hasher;
+  hasher.add("stof.varlen_plan.1").add(num_sequences());
+  for (std::size_t i = 0; i < impl_->plan_of.size(); ++i) {
+    hasher.add(impl_->cu_seqlens_q[i + 1]).add(impl_->cu_seqlens_kv[i + 1]);
+    hasher.add(static_cast<std::int64_t>(impl_->plan_of[i]));
+  }
+  for (const AttentionPlan& plan : impl_->plans) hasher.add(plan.fingerprint());
+  return hasher.finish();
+}
+
 VarlenPlan plan_varlen_attention(const AttentionProblem& problem, const mask::Mask& mask,
                                  const Lengths& cu_seqlens_q, const Lengths& cu_seqlens_kv) {
   check_cumulative("cu_seqlens_q", cu_seqlens_q);
@@ -76,6 +108,9 @@ VarlenPlan plan_varlen_attention(const AttentionProblem& problem, const mask::Ma
   impl->cu_seqlens_q = cu_seqlens_q;
   impl->cu_seqlens_kv = cu_seqlens_kv;
 
+  STOF_CHECK(mask.batch_extent() <= 1 || mask.batch_extent() == impl->problem.batch,
+             kInvalidArgument, "mask: expected a batch extent of 1 or {} (the sequences), got {}",
+             impl->problem.batch, mask.batch_extent());
   const bool same_for_all = mask.batch_extent() == 1;
   std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> plan_of_lengths;
   for (std::size_t i = 0; i + 1 < cu_seqlens_q.size(); ++i) {
@@ -94,10 +129,8 @@ VarlenPlan plan_varlen_attention(const AttentionProblem& problem, const mask::Ma
       impl->plans.push_back(plan_attention(one, mask));
       continue;
     }
-    mask::ScoreShape shape = cpu::score_shape(one);
-    shape.batch = impl->problem.batch;
-    impl->plans.push_back(plan_attention(
-        one, cpu::batch_entry(mask, shape, problem.alignment, static_cast<std::int64_t>(i))));
+    impl->plans.push_back(
+        plan_attention(one, mask::batch_entry(mask, static_cast<std::int64_t>(i))));
   }
   return VarlenPlan(std::move(impl));
 }

@@ -13,7 +13,8 @@ std::optional<std::string> env_string(const char* name);
 /// in [low, high].
 std::optional<long> env_int(const char* name, long low, long high);
 
-/// Per-user cache folder: $STOF_CACHE, else $XDG_CACHE_HOME/stof, else ~/.cache/stof. Not created.
+/// Per-user cache folder: $STOF_CACHE, else $XDG_CACHE_HOME/stof, else ~/.cache/stof, else (no
+/// home) /tmp/stof-cache. Not created.
 std::string cache_folder();
 
 }  // namespace stof

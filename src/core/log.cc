@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/env.h"
+#include "core/text.h"
 
 namespace stof {
 namespace {
@@ -13,6 +14,11 @@ LogLevel level_from_environment() {
   if (name == "off") return LogLevel::kOff;
   if (name == "info") return LogLevel::kInfo;
   if (name == "debug") return LogLevel::kDebug;
+  if (name != "warn")
+    fmt::print(stderr,
+               "stof: warning: environment variable STOF_LOG: expected off, warn, info or debug, "
+               "got {}; taking warn\n",
+               quote_text(name));
   return LogLevel::kWarn;
 }
 

@@ -24,12 +24,12 @@ test: ## set everything up and run every check and test
 	@scripts/setup
 	@scripts/check
 
-bench: ## run the benchmarks; results are appended to bench/results/
+bench: ## run the CPU benchmarks; results are appended to bench/results/cpu.jsonl
 	@scripts/setup --build --test --models
 	@cmake --preset cpu-release > /dev/null
 	@cmake --build --preset cpu-release
 	@set -e; for program in build/cpu-release/bench/bench_*; do \
-	  if [ -x "$$program" ]; then echo "== $$program"; "$$program"; fi; done
+	  if [ -x "$$program" ]; then echo "== $$program"; "$$program" --jsonl=bench/results/cpu.jsonl; fi; done
 
 fuzz: ## run each fuzzer for FUZZ_SECONDS (600), keeping what it learns under build/
 	@scripts/setup --build --test

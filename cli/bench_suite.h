@@ -34,7 +34,7 @@ void bench_mask(const BenchSettings& settings, const BenchSink& sink);
 /// only), tile_density, time_to_dense (ratio of medians).
 void bench_attention(const BenchSettings& settings, const BenchSink& sink);
 
-/// A checkpoint on short and on long texts. details: texts, tokens, tokens_per_second, mask.
+/// A checkpoint on short and on long texts. details: texts, tokens, tokens_per_second.
 void bench_model(const BenchSettings& settings, const BenchSink& sink);
 
 }  // namespace stof::cli

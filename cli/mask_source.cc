@@ -15,8 +15,6 @@ namespace {
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 28;
 constexpr std::int64_t kMaxDensePairs = std::int64_t{1} << 30;
 
-bool ends_with(const std::string& text, std::string_view end) { return text.ends_with(end); }
-
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -42,17 +40,17 @@ std::string trimmed(const std::string& text) {
 }
 
 mask::Mask read_expression(const std::string& source, Tensor* array) {
-  if (ends_with(source, ".npy")) {
+  if (source.ends_with(".npy")) {
     Tensor loaded = load_npy(source);
     const TensorView view = std::as_const(loaded).view();
     mask::Mask result = naming_file(source, [&] { return mask::dense(view); });
     *array = std::move(loaded);
     return result;
   }
-  if (ends_with(source, ".json"))
+  if (source.ends_with(".json"))
     return naming_file(source,
                        [&] { return mask::from_json(read_text_file(source, kMaxTextBytes)); });
-  if (ends_with(source, ".txt"))
+  if (source.ends_with(".txt"))
     return naming_file(source, [&] {
       return mask::parse(trimmed(read_text_file(source, kMaxTextBytes)), folder_of(source));
     });
@@ -160,7 +158,7 @@ mask::TileClass MaskSource::classify(std::int64_t b, std::int64_t h,
 MaskSource load_mask_source(const MaskArguments& arguments) {
   MaskSource source;
   source.alignment = parse_alignment(arguments.alignment);
-  if (ends_with(arguments.source, ".safetensors")) {
+  if (arguments.source.ends_with(".safetensors")) {
     source.block = mask::BlockMask::load(arguments.source);
     source.shape = source.block->shape();
     require_stored_shape(arguments, source.shape);
@@ -171,12 +169,12 @@ MaskSource load_mask_source(const MaskArguments& arguments) {
   const mask::Mask expression = read_expression(arguments.source, &array);
   source.shape = shape_of(arguments, expression, array);
   source.expression = expression.bind(source.shape, source.alignment);
-  source.title = ends_with(arguments.source, ".npy") ? arguments.source : expression.describe();
+  source.title = arguments.source.ends_with(".npy") ? arguments.source : expression.describe();
   return source;
 }
 
 mask::Mask load_mask_expression(const std::string& source) {
-  STOF_CHECK(!ends_with(source, ".safetensors"), kInvalidArgument,
+  STOF_CHECK(!source.ends_with(".safetensors"), kInvalidArgument,
              "{}: expected an expression or a .txt, .json or .npy file, got a stored block mask",
              source);
   Tensor array;

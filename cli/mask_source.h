@@ -28,8 +28,8 @@ struct MaskArguments {
 
 void add_mask_arguments(CLI::App& command, MaskArguments& arguments);
 
-/// A mask that was read, with its shape. Either an expression bound to the shape, or a block mask
-/// from a .safetensors file, or (after require_expression) both.
+/// A mask that was read, with its shape: either an expression bound to the shape, or a block mask
+/// from a .safetensors file.
 struct MaskSource {
   std::optional<mask::Mask> expression;
   std::optional<mask::BlockMask> block;

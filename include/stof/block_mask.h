@@ -81,7 +81,8 @@ class BlockMask {
   /// Bytes held, without the object itself.
   std::size_t memory_bytes() const;
 
-  /// Throws Internal (built here) or Corrupt (loaded) naming the first broken invariant.
+  /// Throws Internal naming the first broken invariant. load() checks the same of a file and throws
+  /// Corrupt.
   void validate() const;
   /// One line for logs: shape, patterns, tile counts, bytes.
   std::string describe() const;

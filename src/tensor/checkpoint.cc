@@ -48,15 +48,13 @@ std::map<std::string, std::string> parse_weight_map(const std::string& index) {
   return weight_map;
 }
 
-bool ends_with_json(const std::string& path) { return path.ends_with(".json"); }
-
 }  // namespace
 
 Checkpoint Checkpoint::open(const std::string& path) {
   Checkpoint checkpoint;
   checkpoint.path_ = path;
   if (!is_folder(path)) {
-    if (ends_with_json(path)) {
+    if (path.ends_with(".json")) {
       checkpoint.read_index(path);
     } else {
       checkpoint.add_file(SafetensorsFile::open(path));

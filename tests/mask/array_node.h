@@ -1,6 +1,6 @@
 #pragma once
 // A mask given by a plain array, for tests of what reads masks: it refuses positions outside the
-// array, and classifies as vaguely as the contract allows.
+// array, and classifies as vaguely as Mask::classify() may.
 
 #include <rapidcheck.h>
 

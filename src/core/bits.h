@@ -5,9 +5,9 @@
 
 namespace stof {
 
-/// Quotient rounded up, for value >= 0 and divisor > 0.
+/// Quotient rounded up, for divisor > 0.
 constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
-  return value / divisor + (value % divisor != 0 ? 1 : 0);
+  return value / divisor + (value % divisor > 0 ? 1 : 0);
 }
 
 /// The n lowest bits; n below 0 counts as 0, above 64 as 64.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/bits.h"
 #include "core/check.h"
 #include "mask/interval.h"
 #include "mask/node.h"
@@ -15,10 +16,6 @@ namespace {
 struct Lattice {
   std::int64_t q0, nq, k0, nk, step;
 };
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
-  return -floor_div(-value, divisor);
-}
 
 /// lo <= k - q <= hi, which causal and window are, and dilated and strided on a matching lattice.
 struct Band {

@@ -1,9 +1,14 @@
-// The real checkpoint on real text: seconds to load, texts and tokens per second, and what part of
-// the time is attention. Threads: OMP_NUM_THREADS, else all.
+// The real checkpoint on real text: seconds to load, texts and tokens per second, what part of the
+// time is attention, and how far the embeddings are from the independent implementation of
+// tools/make_golden_bert.py. Threads: OMP_NUM_THREADS, else all.
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -11,7 +16,9 @@
 
 #include "bench/jsonl.h"
 #include "core/env.h"
+#include "stof/safetensors.h"
 #include "stof/text_encoder.h"
+#include "tests/model/test_data.h"
 
 namespace stof {
 namespace {
@@ -27,8 +34,11 @@ std::vector<std::string> pieces(std::size_t bytes, std::size_t count) {
   text << file.rdbuf();
   const std::string whole = text.str();
   std::vector<std::string> result;
-  for (std::size_t begin = 0; result.size() < count; begin += bytes)
-    result.push_back(whole.substr(begin % (whole.size() - bytes), bytes));
+  const std::size_t last_begin = whole.size() - 2 * bytes;  // leaves room to find the next space
+  for (std::size_t at = 0; result.size() < count; at += bytes) {
+    const std::size_t begin = whole.find(' ', at % last_begin) + 1;
+    result.push_back(whole.substr(begin, whole.find(' ', begin + bytes) - begin));
+  }
   return result;
 }
 
@@ -64,6 +74,38 @@ void measure_embed(benchmark::State& state, const std::vector<std::string>& text
   state.counters["attention_ms"] = sum.attention / runs * 1e3;
 }
 
+/// Counters worst_difference (of a component) and worst_cosine_distance (1 - cosine of a text) over
+/// the texts of the golden file.
+void measure_parity(benchmark::State& state) {
+  const nlohmann::json json = model::read_golden_json("bert_golden.json");
+  auto texts = json["sentences"].get<std::vector<std::string>>();
+  std::map<int, std::string> paragraphs;
+  for (auto& [index, text] : model::corpus_paragraphs()) paragraphs[index] = text;
+  for (const int index : json["paragraphs"]) texts.push_back(paragraphs.at(index));
+  const auto golden = SafetensorsFile::open(STOF_TEST_DATA "/bert_golden.safetensors");
+  const auto* expected = static_cast<const float*>(golden.require("embeddings").data);
+  const TextEncoder encoder = TextEncoder::load(model_folder());
+  Tensor found;
+  for (auto _ : state) found = encoder.embed(texts);
+  const auto values = found.as<float>();
+  const auto width = static_cast<std::size_t>(encoder.hidden_size());
+  double worst = 0, worst_cosine = 0;
+  for (std::size_t row = 0; row < texts.size(); ++row) {
+    double dot = 0, aa = 0, bb = 0;
+    for (std::size_t i = row * width; i < (row + 1) * width; ++i) {
+      const double a = values[i], b = expected[i];
+      worst = std::max(worst, std::abs(a - b));
+      dot += a * b;
+      aa += a * a;
+      bb += b * b;
+    }
+    worst_cosine = std::max(worst_cosine, 1 - dot / std::sqrt(aa * bb));
+  }
+  state.counters["texts"] = static_cast<double>(texts.size());
+  state.counters["worst_difference"] = worst;
+  state.counters["worst_cosine_distance"] = worst_cosine;
+}
+
 void add(const char* name, std::size_t bytes, std::size_t count, const mask::Mask& mask) {
   benchmark::RegisterBenchmark(name,
                                [texts = pieces(bytes, count), mask](benchmark::State& state) {
@@ -76,6 +118,10 @@ void add(const char* name, std::size_t bytes, std::size_t count, const mask::Mas
 
 void add_all() {
   benchmark::RegisterBenchmark("load", measure_load)->Unit(benchmark::kMillisecond)->UseRealTime();
+  benchmark::RegisterBenchmark("parity", measure_parity)
+      ->Unit(benchmark::kMillisecond)
+      ->UseRealTime()
+      ->Iterations(1);
   add("sentences", 100, 128, mask::all());
   add("paragraphs", 600, 32, mask::all());
   add("512_tokens/dense", 4000, 8, mask::all());

@@ -2,8 +2,6 @@
 // Where model tests find their files: goldens in the repository, the checkpoint and the corpus in
 // the cache folder.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

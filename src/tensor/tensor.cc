@@ -48,15 +48,15 @@ TensorView::TensorView(const void* data_in, DType dtype_in, const Dims& shape_in
 }
 
 bool TensorView::is_contiguous() const {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
   std::int64_t expected = 1;
-  bool matches = true;
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
     if (shape[i] == 1) continue;  // never stepped over
-    matches = matches && strides[i] == expected;
-    expected *= shape[i];
+    // A broadcast view may have more elements than 64 bits count; a contiguous one can't.
+    if (strides[i] != expected || __builtin_mul_overflow(expected, shape[i], &expected))
+      return false;
   }
-  return matches;
+  return true;
 }
 
 bool TensorView::is_aligned() const {

@@ -62,6 +62,10 @@ TEST(TensorView, KnowsWhetherItIsContiguous) {
   EXPECT_TRUE(TensorView(data.data(), DType::kFloat32, {2, 0, 4}, {1, 2, 3}).is_contiguous());
   EXPECT_FALSE(TensorView(data.data(), DType::kFloat32, {3, 4}, {0, 1}).is_contiguous());
   EXPECT_FALSE(TensorView(data.data(), DType::kFloat32, {4, 3}, {1, 4}).is_contiguous());
+  // Broadcast over 2^65 elements: the row-major stride of the first dimension would wrap to 0.
+  constexpr std::int64_t kMany = std::int64_t{1} << 32;
+  EXPECT_FALSE(
+      TensorView(data.data(), DType::kFloat32, {2, kMany, kMany}, {0, kMany, 1}).is_contiguous());
 }
 
 TEST(TensorView, DescribesStridesOnlyWhereTheyMatter) {

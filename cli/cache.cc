@@ -16,7 +16,8 @@ void print_entries() {
   std::vector<std::vector<std::string>> rows = {{"kernel", "size", "state"}};
   for (const jit::CacheEntry& entry : cache.list())
     rows.push_back({entry.valid ? entry.name : entry.path,
-                    format_bytes(static_cast<double>(entry.bytes)), entry.valid ? "ok" : "damaged"});
+                    format_bytes(static_cast<double>(entry.bytes)),
+                    entry.valid ? "ok" : "damaged"});
   print_out("{} kernels in {}\n", rows.size() - 1, cache.folder());
   if (rows.size() > 1) print_out("{}", format_table(rows));
 }

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "jit/cubin_cache.h"
 
 namespace stof::cli {
 namespace {
@@ -13,9 +15,9 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Explain, PredictsEveryWayToRunAMaskCheapestFirst) {
-  const auto json = nlohmann::json::parse(
-      run_stof({"explain", "attention", "dilated(512, 2)", "--seq", "4096", "--heads", "32", "--json"})
-          .out);
+  const auto json = nlohmann::json::parse(run_stof({"explain", "attention", "dilated(512, 2)",
+                                                    "--seq", "4096", "--heads", "32", "--json"})
+                                              .out);
   double last = 0;
   for (const auto& candidate : json.at("candidates")) {
     EXPECT_GE(candidate.at("predicted_us").get<double>(), last);
@@ -26,14 +28,28 @@ TEST(Explain, PredictsEveryWayToRunAMaskCheapestFirst) {
 }
 
 TEST(Explain, RefusesWhatNoKernelTakes) {
-  EXPECT_THAT(user_error(run_stof({"explain", "attention", "causal", "--seq", "64", "--head-dim", "12"})),
-              HasSubstr("multiples of 8"));
+  EXPECT_THAT(
+      user_error(run_stof({"explain", "attention", "causal", "--seq", "64", "--head-dim", "12"})),
+      HasSubstr("multiples of 8"));
 }
 
-TEST(Cache, ListsNothingInANewFolder) {
-  const Finished finished = run_stof({"cache", "ls"});
-  EXPECT_EQ(finished.exit_code, 0) << finished.err;
-  EXPECT_THAT(finished.out, HasSubstr("kernels in "));
+TEST(Cache, ListsVerifiesAndClearsTheEntriesOfItsFolder) {
+  const TemporaryFolder folder;
+  const auto cache = [&folder](const std::string& command) {
+    return run_shell("bash", "STOF_CACHE=" + folder.path() + " \"$stof\" cache " + command);
+  };
+  EXPECT_EQ(cache("ls").out, "0 kernels in " + folder / "cubin" + "\n");
+  jit::CubinCache(folder / "cubin").store({"source", "sm_90a", "13.0"}, "a_kernel", "cubin");
+  EXPECT_THAT(cache("ls").out, HasSubstr("a_kernel"));
+  EXPECT_EQ(cache("verify").exit_code, 0);
+
+  const std::string entry = jit::CubinCache(folder / "cubin").list().at(0).path;
+  std::ofstream(entry, std::ios::app) << "x";
+  const Finished damaged = cache("verify");
+  EXPECT_EQ(damaged.exit_code, 2);
+  EXPECT_THAT(damaged.err, HasSubstr(entry));
+  EXPECT_THAT(cache("clear").out, HasSubstr("1 entries removed"));
+  EXPECT_TRUE(jit::CubinCache(folder / "cubin").list().empty());
 }
 
 }  // namespace

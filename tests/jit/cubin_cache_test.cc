@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -17,13 +18,15 @@ namespace fs = std::filesystem;
 class CubinCacheTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ =
-        fs::path(testing::TempDir()) /
-        (std::string("cubin_") + testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
+    std::string pattern = testing::TempDir() + "stof_cubin_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = fs::path(pattern) / "cubin";  // the cache makes it
     set_log_level(LogLevel::kOff);
   }
-  void TearDown() override { set_log_level(LogLevel::kWarn); }
+  void TearDown() override {
+    set_log_level(LogLevel::kWarn);
+    fs::remove_all(folder_.parent_path());
+  }
 
   CubinCache cache() const { return CubinCache(folder_.string()); }
   fs::path folder_;

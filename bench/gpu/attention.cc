@@ -22,11 +22,9 @@ struct Shape {
   std::int64_t batch, heads_q, heads_kv, seq, head_dim;
 };
 
-constexpr Shape kShapes[] = {{1, 12, 12, 128, 64},
-                             {8, 12, 12, 512, 64},
-                             {16, 12, 12, 2048, 64},
-                             {1, 32, 32, 4096, 128},
-                             {1, 32, 8, 16384, 128}};
+constexpr Shape kShapes[] = {{1, 12, 12, 128, 64},   {8, 12, 12, 512, 64},   {16, 12, 12, 2048, 64},
+                             {1, 32, 32, 4096, 128}, {1, 32, 8, 16384, 128}, {1, 12, 12, 1024, 64},
+                             {16, 12, 12, 4096, 64}};
 
 /// Density the peers' random draws have at this length (bench records of 2026-11-29).
 double peer_density(std::int64_t seq, bool document) {
@@ -35,6 +33,8 @@ double peer_density(std::int64_t seq, bool document) {
       return document ? 0.113 : 0.75;
     case 512:
       return document ? 0.091 : 0.312;
+    case 1024:
+      return document ? 0.10 : 0.27;
     case 2048:
       return document ? 0.089 : 0.268;
     case 4096:

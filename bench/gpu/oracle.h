@@ -18,6 +18,8 @@ class DeviceTensors {
   const AttentionTensors& tensors() const { return tensors_; }
   /// Fills out and lse with NaN.
   void poison() const;
+  /// The bits of out.
+  std::vector<std::uint16_t> output() const;
   /// Number of NaN elements in out.
   std::int64_t count_nan() const;
 

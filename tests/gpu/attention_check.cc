@@ -117,6 +117,43 @@ int check_problem(const cuda::Device& device, std::uint64_t seed) {
   return failures;
 }
 
+/// A second call reads what the first one writes, with nothing between them: kernels that start
+/// early must still wait. Compared bit by bit with the same two calls kept apart; also says whether
+/// two runs of one call agree.
+int check_chain(const cuda::Device& device, const mask::Mask& expression, std::int64_t head_dim) {
+  AttentionProblem p;
+  p.batch = 4;
+  p.num_heads_q = p.num_heads_kv = 4;
+  p.seq_q = p.seq_kv = 256;
+  p.head_dim_qk = p.head_dim_v = head_dim;
+  p.dtype = DType::kBFloat16;
+  p.return_lse = true;
+  const bench::DeviceTensors first(p, device), second(p, device);
+  AttentionTensors link = second.tensors();
+  link.q = first.tensors().out;
+  const cuda::Driver& driver = cuda::Driver::instance();
+  int failures = 0;
+  for (const auto& candidate : cuda::enumerate_candidates(p, expression, device.facts().num_sms)) {
+    const auto plan = cuda::AttentionPlan::build(p, expression, candidate.name());
+    const auto run_both = [&](bool apart) {
+      first.poison();
+      second.poison();
+      plan.run(first.tensors(), nullptr);
+      if (apart) driver.check(driver.cuStreamSynchronize(nullptr), "waiting");
+      plan.run(link, nullptr);
+      return second.output();
+    };
+    const auto expected = run_both(true);
+    int different = 0;
+    for (int i = 0; i < 20; ++i) different += run_both(false) != expected;
+    if (different == 0) continue;
+    std::printf("BAD chain: mask %s kernel %s: %d of 20 differ\n", expression.describe().c_str(),
+                candidate.name().c_str(), different);
+    ++failures;
+  }
+  return failures;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -126,6 +163,14 @@ int main(int argc, char** argv) {
   int failed = 0;
   for (int i = 0; i < cases; ++i)
     failed += check_problem(device, first + static_cast<std::uint64_t>(i)) > 0;
-  std::printf("%d passed, %d failed on %s\n", cases - failed, failed, device.facts().name.c_str());
+  int chains = 0;
+  for (const auto& expression :
+       {mask::all(), mask::causal(), mask::causal() & mask::strided(20, 8), mask::dilated(60, 2)})
+    for (const std::int64_t head_dim : {64, 128}) {
+      failed += check_chain(device, expression, head_dim) > 0;
+      ++chains;
+    }
+  std::printf("%d passed, %d failed on %s\n", cases + chains - failed, failed,
+              device.facts().name.c_str());
   return failed > 0;
 }

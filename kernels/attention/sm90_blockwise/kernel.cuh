@@ -4,6 +4,7 @@
 
 #include "attention/sm90_blockwise/consumer.cuh"
 #include "attention/sm90_blockwise/producer.cuh"
+#include "ptx/grid.cuh"
 
 namespace stof {
 
@@ -32,6 +33,8 @@ __device__ __forceinline__ void sm90_blockwise(const AttentionParams& params,
     ptx::prefetch_tensor_map(maps.v);
   }
   __syncthreads();
+  ptx::allow_next_kernel();
+  ptx::wait_for_previous_kernel();
 
   if (warpgroup == D::kWarpgroups) {
     ptx::shrink_registers<D::kProducerRegisters>();

@@ -64,8 +64,8 @@ DeviceBuffer::~DeviceBuffer() {
 }
 
 Kernel::Kernel(const std::string& name, const std::string& cubin, const char* entry,
-               int shared_bytes)
-    : name_(name), shared_bytes_(shared_bytes) {
+               int shared_bytes, bool early_start)
+    : name_(name), shared_bytes_(shared_bytes), early_start_(early_start) {
   const Driver& driver = Driver::instance();
   driver.check(driver.cuModuleLoadData(&module_, cubin.data()), "loading " + name);
   driver.check(driver.cuModuleGetFunction(&function_, module_, entry),
@@ -81,9 +81,21 @@ Kernel::~Kernel() {
 
 void Kernel::launch(unsigned blocks, unsigned threads, CUstream stream, void** arguments) const {
   const Driver& driver = Driver::instance();
-  const CUresult result =
-      driver.cuLaunchKernel(function_, blocks, 1, 1, threads, 1, 1,
-                            static_cast<unsigned>(shared_bytes_), stream, arguments, nullptr);
+  constexpr int kProgrammaticStreamSerialization = 6;  // CUlaunchAttributeID
+  CUlaunchAttribute early{};
+  early.id = kProgrammaticStreamSerialization;
+  early.value.programmatic_stream_serialization_allowed = 1;
+  const CUlaunchConfig config{blocks,
+                              1,
+                              1,
+                              threads,
+                              1,
+                              1,
+                              static_cast<unsigned>(shared_bytes_),
+                              stream,
+                              &early,
+                              early_start_ ? 1u : 0u};
+  const CUresult result = driver.cuLaunchKernelEx(&config, function_, arguments, nullptr);
   if (result != 0)
     driver.check(
         result,

@@ -62,8 +62,11 @@ class DeviceBuffer {
 class Kernel {
  public:
   Kernel() = default;
-  /// `shared_bytes` is the dynamic shared memory the entry will be launched with.
-  Kernel(const std::string& name, const std::string& cubin, const char* entry, int shared_bytes);
+  /// `shared_bytes` is the dynamic shared memory the entry will be launched with. `early_start`:
+  /// the kernel may start while its predecessor in the stream still runs, and waits for it by
+  /// itself (kernels/ptx/grid.cuh).
+  Kernel(const std::string& name, const std::string& cubin, const char* entry, int shared_bytes,
+         bool early_start = false);
   ~Kernel();
   Kernel(Kernel&& other) noexcept { *this = std::move(other); }
   Kernel& operator=(Kernel&& other) noexcept {
@@ -71,6 +74,7 @@ class Kernel {
     std::swap(module_, other.module_);
     std::swap(function_, other.function_);
     std::swap(shared_bytes_, other.shared_bytes_);
+    std::swap(early_start_, other.early_start_);
     return *this;
   }
   /// Asynchronous. Throws Cuda naming kernel and grid.
@@ -82,6 +86,7 @@ class Kernel {
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
   int shared_bytes_ = 0;
+  bool early_start_ = false;
 };
 
 }  // namespace stof::cuda

@@ -29,7 +29,7 @@ Driver open_driver() {
   bind(driver.cuModuleUnload, "cuModuleUnload");
   bind(driver.cuModuleGetFunction, "cuModuleGetFunction");
   bind(driver.cuFuncSetAttribute, "cuFuncSetAttribute");
-  bind(driver.cuLaunchKernel, "cuLaunchKernel");
+  bind(driver.cuLaunchKernelEx, "cuLaunchKernelEx");
   bind(driver.cuMemAlloc, "cuMemAlloc_v2");
   bind(driver.cuMemFree, "cuMemFree_v2");
   bind(driver.cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");

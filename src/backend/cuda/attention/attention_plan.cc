@@ -36,7 +36,9 @@ const Kernel& kernel_for(const codegen::Sm90AttentionConfig& config, const Devic
   if (found != kernels.end()) return found->second;
   const std::string cubin =
       jit::cubin_for(config.name(), codegen::emit_attention(config), device.facts().target());
-  return kernels.emplace(key, Kernel(config.name(), cubin, "attention", config.shared_bytes()))
+  return kernels
+      .emplace(key, Kernel(config.name(), cubin, "attention", config.shared_bytes(),
+                           /*early_start=*/true))
       .first->second;
 }
 

@@ -38,6 +38,12 @@ std::vector<Pass> passes_for(const AttentionProblem& problem,
   return passes;
 }
 
+/// The stored rows a merging pass holds beside its own: three warpgroups have 160 registers a
+/// thread, and wide heads need them for the output.
+bool can_merge(const codegen::Sm90AttentionConfig& config) {
+  return config.warpgroups < 3 && config.head_dim_v <= 128;
+}
+
 const Pass& cheapest(const std::vector<Pass>& passes) {
   return *std::min_element(passes.begin(), passes.end(), [](const Pass& a, const Pass& b) {
     return a.predicted_us < b.predicted_us;
@@ -83,8 +89,7 @@ std::vector<Candidate> enumerate_candidates(const AttentionProblem& problem, con
         blocks_of(mask::permuted(parts[1].mask, shape, parts[1].step), shape, problem.alignment),
         parts[1].step, num_sms);
     for (const Pass& merging : far) {
-      // Three warpgroups have 160 registers a thread: no room for the stored rows.
-      if (near.empty() || merging.config.warpgroups == 3) continue;
+      if (near.empty() || !can_merge(merging.config)) continue;
       Candidate both{{cheapest(near), merging}};
       both.passes[1].config.merge = true;
       candidates.push_back(std::move(both));

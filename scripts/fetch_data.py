@@ -230,7 +230,7 @@ def ensure(cache, entries):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help="model, corpus (default: both)")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help="model, corpus, compiler (default: all)")
     parser.add_argument("--manifest", type=pathlib.Path, default=MANIFEST, help="default: %(default)s")
     parser.add_argument("--print-cache", action="store_true", help="print the cache folder and stop")
     options = parser.parse_args()

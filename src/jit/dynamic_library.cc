@@ -31,6 +31,7 @@ std::vector<std::string> search_folders() {
   if (const auto home = env_string("STOF_CUDA_HOME"))
     for (const char* sub : {"/lib64", "/lib", ""}) folders.push_back(*home + sub);
   add_pip_folders(folders);
+  folders.push_back(cache_folder() + "/nvrtc");  // scripts/setup --compiler
   for (const char* toolkit : {"/usr/local/cuda/lib64", "/usr/local/cuda/lib"})
     folders.emplace_back(toolkit);
   return folders;

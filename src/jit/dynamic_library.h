@@ -10,8 +10,8 @@ namespace stof::jit {
 class DynamicLibrary {
  public:
   /// Tries, in order: already loaded in the process, $STOF_CUDA_HOME, pip's nvidia folders beside
-  /// any Python in $VIRTUAL_ENV, the toolkit folder, the system's default search. Throws NotFound
-  /// listing what was tried.
+  /// any Python in $VIRTUAL_ENV, the per-user cache (scripts/setup), the toolkit folder, the
+  /// system's default search. Throws NotFound listing what was tried.
   static DynamicLibrary open(const std::vector<std::string>& names);
 
   /// Throws NotFound naming library and symbol.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,11 +27,30 @@ extern "C" void remove_temporaries_and_die(int signal_number) {
   std::raise(signal_number);
 }
 
-bool is_continuation_byte(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+/// One code point: its bytes, and the columns it takes on a terminal (0 for combining marks, 2 for
+/// most Chinese, Japanese and Korean characters and emoji). Bytes that are not UTF-8 count singly.
+struct Character {
+  std::size_t bytes = 1, columns = 1;
+};
+
+Character first_character(std::string_view text) {
+  utf8proc_int32_t code_point = 0;
+  const utf8proc_ssize_t bytes =
+      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                       static_cast<utf8proc_ssize_t>(text.size()), &code_point);
+  if (bytes <= 0) return {};
+  return {static_cast<std::size_t>(bytes),
+          static_cast<std::size_t>(utf8proc_charwidth(code_point))};
+}
 
 std::size_t display_width(std::string_view text) {
-  return text.size() -
-         static_cast<std::size_t>(std::count_if(text.begin(), text.end(), is_continuation_byte));
+  std::size_t columns = 0;
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    columns += character.columns;
+    text.remove_prefix(character.bytes);
+  }
+  return columns;
 }
 
 }  // namespace
@@ -94,13 +114,15 @@ std::string format_bytes(double bytes) {
 
 std::string shorten(std::string_view text, std::size_t width) {
   if (display_width(text) <= width) return std::string(text);
-  std::size_t end = 0;
-  for (std::size_t shown = 0; end < text.size(); ++end) {
-    if (is_continuation_byte(text[end])) continue;
-    if (shown + 3 == width) break;
-    ++shown;
+  const std::string_view dots = std::string_view("...").substr(0, width);
+  std::size_t end = 0, columns = dots.size();
+  while (end < text.size()) {
+    const Character character = first_character(text.substr(end));
+    if (columns + character.columns > width) break;
+    columns += character.columns;
+    end += character.bytes;
   }
-  return std::string(text.substr(0, end)).append("...");
+  return std::string(text.substr(0, end)).append(dots);
 }
 
 void require_writable(const std::string& option, const std::string& path) {

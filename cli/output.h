@@ -30,12 +30,13 @@ void reserve_standard_descriptors();
 void install_signal_handlers();
 
 /// Rows of cells in columns two blanks apart: the first column left-aligned, the others right.
+/// Widths are those of a terminal, where a Chinese character takes two columns.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
 /// human_bytes() of an estimate: "12.3 KiB".
 std::string format_bytes(double bytes);
 
-/// Shortens to `width` columns with "..." at the end; counts UTF-8 characters and never cuts one.
+/// Shortens to `width` columns of a terminal with "..." at the end; never cuts a UTF-8 character.
 std::string shorten(std::string_view text, std::size_t width);
 
 /// Throws NotFound (no such folder), InvalidArgument (a folder) or Io naming option and path when

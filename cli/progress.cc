@@ -1,10 +1,13 @@
 #include "progress.h"
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include "output.h"
 
 namespace stof::cli {
 namespace {
@@ -12,6 +15,14 @@ namespace {
 constexpr int kBarCells = 30;
 constexpr double kFirstDrawSeconds = 0.5;  // shorter work needs no bar
 constexpr double kRedrawSeconds = 0.1;
+
+/// Columns of the terminal behind standard error; "unlimited" where it does not say. A line of full
+/// width would wrap on some terminals.
+std::size_t usable_columns() {
+  winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 1000;
+  return size.ws_col - 1u;
+}
 
 }  // namespace
 
@@ -30,12 +41,18 @@ std::string progress_text(std::int64_t done, std::int64_t total, double seconds_
 ProgressBar::ProgressBar(std::string label, std::int64_t total, bool quiet)
     : label_(std::move(label)), total_(total), visible_(!quiet && ::isatty(STDERR_FILENO) == 1) {}
 
-ProgressBar::~ProgressBar() {
-  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+ProgressBar::~ProgressBar() { wipe(); }
+
+void ProgressBar::wipe() {
+  if (!drawn_) return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+  drawn_ = false;
 }
 
 void ProgressBar::update(std::int64_t done) {
   if (!visible_) return;
+  if (done >= total_) return wipe();
   const auto now = Clock::now();
   const auto seconds_since = [now](Clock::time_point t) {
     return std::chrono::duration<double>(now - t).count();
@@ -43,7 +60,8 @@ void ProgressBar::update(std::int64_t done) {
   if (seconds_since(start_) < kFirstDrawSeconds || seconds_since(last_) < kRedrawSeconds) return;
   last_ = now;
   drawn_ = true;
-  fmt::print(stderr, "\r{} {}\x1b[K", label_, progress_text(done, total_, seconds_since(start_)));
+  const std::string line = label_ + " " + progress_text(done, total_, seconds_since(start_));
+  fmt::print(stderr, "\r{}\x1b[K", shorten(line, usable_columns()));
   std::fflush(stderr);
 }
 

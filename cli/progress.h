@@ -8,7 +8,8 @@
 namespace stof::cli {
 
 /// Draws nothing when standard error is not a terminal, when quiet, and in the first half second.
-/// The bar is wiped when it is destroyed.
+/// Never wider than the terminal. Wiped when the total is reached, so that the results start on an
+/// empty line, and when the bar is destroyed.
 class ProgressBar {
  public:
   ProgressBar(std::string label, std::int64_t total, bool quiet);
@@ -20,6 +21,8 @@ class ProgressBar {
   void update(std::int64_t done);
 
  private:
+  void wipe();
+
   using Clock = std::chrono::steady_clock;
   std::string label_;
   std::int64_t total_;

@@ -35,6 +35,15 @@ TEST(Format, ShortensBetweenCharacters) {
   EXPECT_EQ(shorten("äöüäöüäöü", 8), "äöüäö...");
 }
 
+TEST(Format, CountsTheColumnsOfATerminal) {
+  EXPECT_EQ(format_table({{"日本", "1"}, {"abcd", "2"}, {"e\u0301", "3"}}),
+            "日本  1\nabcd  2\ne\u0301     3\n");
+  EXPECT_EQ(shorten("日本語日本語", 12), "日本語日本語");
+  EXPECT_EQ(shorten("日本語日本語", 10), "日本語...");
+  EXPECT_EQ(shorten("\xFF\xFF\xFF\xFF\xFF", 4), "\xFF...");
+  EXPECT_EQ(shorten("abc", 2), "..");
+}
+
 TEST(Format, AlignsColumnsByCharacters) {
   EXPECT_EQ(format_table({{"a", "b"}, {"äöü", "12"}, {"x"}}), "a     b\näöü  12\nx\n");
 }
@@ -47,11 +56,13 @@ TEST(ProgressBar, TextShowsShareAndTimeLeft) {
 }
 
 /// What a bar that is updated before and after its quiet half second writes to standard error.
-std::string bar_output(bool terminal, bool quiet) {
+std::string bar_output(bool terminal, bool quiet, bool reach_total = false, int columns = 0) {
   int reader = -1, writer = -1;
   std::array<int, 2> ends{};
+  winsize size{};
+  size.ws_row = 25, size.ws_col = static_cast<unsigned short>(columns);
   if (terminal)
-    EXPECT_EQ(::openpty(&reader, &writer, nullptr, nullptr, nullptr), 0);
+    EXPECT_EQ(::openpty(&reader, &writer, nullptr, nullptr, columns > 0 ? &size : nullptr), 0);
   else
     EXPECT_EQ(::pipe(ends.data()), 0), reader = ends[0], writer = ends[1];
   const int old_error = ::dup(STDERR_FILENO);
@@ -61,6 +72,10 @@ std::string bar_output(bool terminal, bool quiet) {
     bar.update(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(600));
     bar.update(2);
+    if (reach_total) {
+      bar.update(4);
+      fmt::print(stderr, "result");
+    }
   }
   std::fflush(stderr);
   ::dup2(old_error, STDERR_FILENO);
@@ -78,6 +93,17 @@ TEST(ProgressBar, DrawsOnATerminalOnlyAndWipesItself) {
   EXPECT_TRUE(drawn.ends_with("\r\x1b[K")) << drawn;
   EXPECT_EQ(bar_output(/*terminal=*/false, /*quiet=*/false), "");
   EXPECT_EQ(bar_output(/*terminal=*/true, /*quiet=*/true), "");
+}
+
+TEST(ProgressBar, IsGoneBeforeTheResultsArePrinted) {
+  const std::string drawn = bar_output(true, false, /*reach_total=*/true);
+  EXPECT_THAT(drawn, testing::HasSubstr("50 %"));
+  EXPECT_TRUE(drawn.ends_with("\r\x1b[Kresult")) << drawn;
+}
+
+TEST(ProgressBar, FitsANarrowTerminal) {
+  const std::string drawn = bar_output(true, false, false, /*columns=*/20);
+  EXPECT_THAT(drawn, testing::HasSubstr("\rworking [#######...\x1b[K")) << drawn;
 }
 
 TEST(Signals, InterruptedWriteLeavesNoFile) {

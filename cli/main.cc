@@ -22,7 +22,7 @@ constexpr int kWorldFault = 1;
 
 /// The first line says all; a mask error's quoted text and caret follow below it.
 int report(const std::string& message, int code) {
-  fmt::print(stderr, "stof: error: {}\n", message);
+  write_error(message);
   return code;
 }
 

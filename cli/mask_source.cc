@@ -32,8 +32,11 @@ auto naming_file(const std::string& path, const Read& read) {
   }
 }
 
+/// Without blanks around it, and without the byte order mark that some editors write first.
 std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  const std::size_t begin = text.find_first_not_of(
+      " \t\r\n", text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0);
   return begin == std::string::npos
              ? ""
              : text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);

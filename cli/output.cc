@@ -27,6 +27,15 @@ extern "C" void remove_temporaries_and_die(int signal_number) {
   std::raise(signal_number);
 }
 
+extern "C" void report_cut_file(int) {
+  constexpr std::string_view kLine =
+      "stof: error: a file became shorter while it was read; wait until it is written, then start "
+      "again\n";
+  static_cast<void>(::write(STDERR_FILENO, kLine.data(), kLine.size()) >= 0);
+  remove_temporary_files();
+  ::_exit(1);
+}
+
 /// One code point: its bytes, and the columns it takes on a terminal (0 for combining marks, 2 for
 /// most Chinese, Japanese and Korean characters and emoji). Bytes that are not UTF-8 count singly.
 struct Character {
@@ -63,6 +72,21 @@ void flush_output() {
   if (std::fflush(stdout) != 0) throw_output_error();
 }
 
+void write_error(std::string_view message) {
+  std::string line = "stof: error: ";
+  for (std::size_t i = 0; i < message.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(message[i]);
+    // Quoted text stands two blanks in.
+    const bool is_break = byte == '\n' && message.substr(i + 1, 2) == "  ";
+    if (is_break || (byte >= 0x20 && byte != 0x7F))
+      line += message[i];
+    else
+      line += fmt::format("\\x{:02x}", byte);
+  }
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
 void reserve_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
@@ -83,6 +107,8 @@ void install_signal_handlers() {
     action.sa_flags = SA_NODEFER;
     ::sigaction(signal_number, &action, nullptr);
   }
+  std::signal(SIGBUS, report_cut_file);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 std::string format_table(const std::vector<std::vector<std::string>>& rows) {

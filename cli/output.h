@@ -21,12 +21,18 @@ void print_out(fmt::format_string<Args...> format, Args&&... args) {
 /// Throws Io when buffered output could not be written.
 void flush_output();
 
+/// Writes "stof: error: MESSAGE" to standard error, control characters made visible so that a
+/// file's name can neither break the line nor steer the terminal. A mask error's quoted text and
+/// caret keep their own lines. Fails silently: there is nobody left to tell.
+void write_error(std::string_view message);
+
 /// Opens descriptors 0 to 2 where the caller closed them, so that no file of ours ever gets the
 /// number of standard output; writing to such a descriptor then fails as it should.
 void reserve_standard_descriptors();
 
 /// On Ctrl-C, termination and a closed pipe: removes half-written temporary files, then dies by the
-/// same signal.
+/// same signal. A mapped file that somebody cuts meanwhile ends the program with an error line and
+/// exit code 1; a file that would pass the size limit makes the write fail.
 void install_signal_handlers();
 
 /// Rows of cells in columns two blanks apart: the first column left-aligned, the others right.

@@ -5,11 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -26,6 +28,12 @@ std::string system_reason() { return std::strerror(errno); }
   throw_error(ErrorCode::kIo, "{}: cannot be opened: {}", path, system_reason());
 }
 
+/// What something that is no regular file is.
+const char* kind_name(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  return S_ISFIFO(mode) || S_ISSOCK(mode) ? "a pipe" : "a device";
+}
+
 /// Closes on scope exit.
 struct Descriptor {
   int fd;
@@ -35,13 +43,14 @@ struct Descriptor {
 };
 
 Descriptor open_regular(const std::string& path, std::size_t* size) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // O_NONBLOCK: opening a named pipe would wait for a writer, perhaps for ever.
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   if (file.fd < 0) throw_open_error(path);
   struct stat info {};
   STOF_CHECK(::fstat(file.fd, &info) == 0, kIo, "{}: cannot be examined: {}", path,
              system_reason());
-  STOF_CHECK(S_ISREG(info.st_mode), kInvalidArgument, "{}: expected a file, got a folder or device",
-             path);
+  STOF_CHECK(S_ISREG(info.st_mode), kInvalidArgument, "{}: expected a file, got {}", path,
+             kind_name(info.st_mode));
   *size = static_cast<std::size_t>(info.st_size);
   return Descriptor{std::exchange(file.fd, -1)};
 }
@@ -66,6 +75,15 @@ int register_temporary(const std::string& path) {
     return static_cast<int>(i);
   }
   return -1;
+}
+
+/// A name beside `path` that nobody else uses, cut where path's own is as long as names may be.
+std::string temporary_name(const std::string& path) {
+  static std::atomic<unsigned> counter{0};
+  const std::string suffix = fmt::format(".tmp.{}.{}", ::getpid(), counter++);
+  const std::size_t name_begin = path.rfind('/') + 1;  // npos + 1 is 0
+  const std::size_t name_end = std::min(path.size(), name_begin + NAME_MAX - suffix.size());
+  return path.substr(0, name_end) + suffix;
 }
 
 void forget_temporary(int slot) {
@@ -129,12 +147,25 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path) {
-  static std::atomic<unsigned> counter{0};
-  temporary_ = fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter++);
+AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(path) {
+  // The file behind a link is replaced, not the link.
+  if (char* const resolved = ::realpath(path.c_str(), nullptr)) {
+    target_ = resolved;
+    std::free(resolved);
+  }
+  // Renaming over a device or pipe would put a file in its place: with /dev/null, for everybody.
+  struct stat info {};
+  const bool exists = ::stat(target_.c_str(), &info) == 0;
+  STOF_CHECK(!exists || S_ISREG(info.st_mode), kInvalidArgument,
+             "{}: expected the name of a file to write, got {}", path, kind_name(info.st_mode));
+  temporary_ = temporary_name(target_);
   slot_ = register_temporary(temporary_);
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor_ >= 0) return;
+  if (descriptor_ >= 0) {
+    // A private file stays private. Where this fails the new file has the permissions of any other.
+    if (exists) static_cast<void>(::fchmod(descriptor_, info.st_mode & 07777) == 0);
+    return;
+  }
   const std::string reason = system_reason();
   forget_temporary(slot_);
   throw_error(ErrorCode::kIo, "{}: cannot be written: {}", path, reason);
@@ -164,7 +195,7 @@ void AtomicFile::commit() {
   const bool synced = ::fsync(descriptor_) == 0;
   STOF_CHECK(synced, kIo, "{}: write failed: {}; the old file, if any, is untouched", path_,
              system_reason());
-  STOF_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, kIo, "{}: cannot be replaced: {}",
+  STOF_CHECK(::rename(temporary_.c_str(), target_.c_str()) == 0, kIo, "{}: cannot be replaced: {}",
              path_, system_reason());
   forget_temporary(std::exchange(slot_, -1));
   ::close(std::exchange(descriptor_, -1));

@@ -10,7 +10,8 @@
 
 namespace stof {
 
-/// A read-only map of a whole regular file. Throws NotFound or Io naming the path.
+/// A read-only map of a whole regular file. Throws NotFound, Io, or InvalidArgument (a folder, pipe
+/// or device) naming the path.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -37,9 +38,11 @@ bool is_folder(const std::string& path);
 
 /// Writes to a temporary name beside `path`, then commit() syncs and renames. Destroying it
 /// without commit() removes the temporary: a reader sees the old file or the new one, never a part.
+/// A symbolic link stays: the file it leads to is replaced, and keeps its permissions.
 class AtomicFile {
  public:
-  /// Throws Io naming the path and the system's reason.
+  /// Throws Io naming the path and the system's reason, or InvalidArgument where path is a folder,
+  /// pipe or device.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -50,7 +53,7 @@ class AtomicFile {
   void commit();
 
  private:
-  std::string path_, temporary_;
+  std::string path_, target_, temporary_;
   int descriptor_ = -1;
   int slot_ = -1;  ///< in the list that remove_temporary_files() walks
 };

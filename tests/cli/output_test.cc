@@ -136,5 +136,32 @@ TEST(Signals, CommittedFileStays) {
   EXPECT_EQ(read_file(folder / "whole.bin"), "all of it");
 }
 
+TEST(Signals, FileCutWhileMappedIsAnErrorLine) {
+  const TemporaryFolder folder;
+  write_file(folder / "data.bin", std::string(1 << 16, 'x'));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDERR_FILENO);
+    install_signal_handlers();
+    const MappedFile map(folder / "data.bin");
+    AtomicFile half(folder / "half.bin");
+    if (::truncate((folder / "data.bin").c_str(), 0) != 0) ::_exit(3);
+    ::_exit(map.bytes()[1 << 15] == std::byte{'x'} ? 4 : 5);
+  }
+  ::close(ends[1]);
+  std::array<char, 512> text{};
+  const ssize_t got = ::read(ends[0], text.data(), text.size());
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(std::string(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))),
+              testing::StartsWith("stof: error: a file became shorter"));
+  EXPECT_THAT(folder.names(), testing::ElementsAre("data.bin"));
+}
+
 }  // namespace
 }  // namespace stof::cli

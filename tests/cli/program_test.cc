@@ -105,6 +105,37 @@ TEST(Program, FailsWhenTheDiskIsFull) {
   EXPECT_THAT(finished.err, StartsWith("stof: error: standard output: write failed"));
 }
 
+TEST(Program, KeepsItsExitCodeWhenStandardErrorIsClosed) {
+  EXPECT_EQ(run_shell("bash", "\"$stof\" mask show causa --seq 8 2>&-").exit_code, 2);
+}
+
+TEST(Program, NamesFilesOnOneLineWhateverTheyContain) {
+  EXPECT_EQ(user_error(run_stof({"mask", "show", "no\nsuch \x1b[31mfile.npy"})),
+            "no\\x0asuch \\x1b[31mfile.npy: no such file; check the path");
+}
+
+TEST(Program, LeavesNothingBehindWhenTheSizeLimitIsHit) {
+  const TemporaryFolder folder;
+  const Finished finished = run_shell(
+      "bash", "ulimit -f 1; \"$stof\" mask draw causal --seq 512 --out " + (folder / "out.png"));
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("out.png: write failed: File too large"));
+  EXPECT_THAT(folder.names(), testing::IsEmpty());
+}
+
+TEST(Program, RefusesPipesAsInputAndOutput) {
+  const TemporaryFolder folder;
+  const Finished finished =
+      run_shell("bash", "cd " + folder.path() +
+                            "; mkfifo pipe.npy; \"$stof\" mask show pipe.npy; \"$stof\" mask draw "
+                            "causal --seq 8 --out pipe.npy; \"$stof\" run --file pipe.npy");
+  EXPECT_EQ(finished.exit_code, 2);
+  EXPECT_EQ(finished.err,
+            "stof: error: pipe.npy: expected a file, got a pipe\n"
+            "stof: error: --out: pipe.npy: expected the name of a file to write, got a pipe\n"
+            "stof: error: pipe.npy: expected a file, got a pipe\n");
+}
+
 TEST(Program, DiesSilentlyWhenTheReaderLeaves) {
   Streams streams;
   streams.break_output = true;

@@ -218,6 +218,66 @@ TEST(AttentionCases, AlignQueriesEitherWay) {
     }
 }
 
+/// Row `row` of `result` is softmax attention over exactly `keys`, worked out here.
+void expect_row_over(Operands& operands, const Result& result, std::int64_t b, std::int64_t row,
+                     const std::vector<std::int64_t>& keys) {
+  const AttentionProblem& p = operands.problem;
+  const std::vector<double> q = operands.q.values(), k = operands.k.values(),
+                            v = operands.v.values();
+  const auto at = [](const std::vector<double>& values, std::int64_t r, std::int64_t dim,
+                     std::int64_t d) { return values[static_cast<std::size_t>(r * dim + d)]; };
+  std::vector<double> out(static_cast<std::size_t>(p.head_dim_v), 0);
+  double sum = 0;
+  for (const std::int64_t key : keys) {
+    double score = 0;
+    for (std::int64_t d = 0; d < p.head_dim_qk; ++d)
+      score +=
+          at(q, b * p.seq_q + row, p.head_dim_qk, d) * at(k, b * p.seq_kv + key, p.head_dim_qk, d);
+    const double weight = std::exp(score / std::sqrt(static_cast<double>(p.head_dim_qk)));
+    sum += weight;
+    for (std::int64_t d = 0; d < p.head_dim_v; ++d)
+      out[static_cast<std::size_t>(d)] += weight * at(v, b * p.seq_kv + key, p.head_dim_v, d);
+  }
+  for (std::int64_t d = 0; d < p.head_dim_v; ++d)
+    EXPECT_NEAR(at(result.out, b * p.seq_q + row, p.head_dim_v, d),
+                out[static_cast<std::size_t>(d)] / sum, 1e-5)
+        << "batch entry " << b << " row " << row;
+}
+
+// Case 38: two sequences packed by position ids, under a padding mask of ones.
+TEST(AttentionCases, KeepPackedSequencesApartUnderAPaddingMaskOfOnes) {
+  const std::vector<std::int64_t> position_ids = {0, 1, 2, 0, 1, 2, 3, 4};
+  std::vector<std::int64_t> lengths;
+  for (const std::int64_t position : position_ids) {
+    if (position == 0) lengths.push_back(0);
+    ++lengths.back();
+  }
+  const std::vector<std::uint8_t> ones(8, 1);
+  const mask::Mask mask = mask::causal() & mask::document(lengths) &
+                          mask::dense(TensorView(ones.data(), DType::kBool, {1, 1, 1, 8}));
+  Operands operands(problem_of(8, 8, 8), 38);
+  expect_right_everywhere(mask, operands);
+  const Result result = run(mask, operands);
+  expect_row_over(operands, result, 0, 2, {0, 1, 2});
+  expect_row_over(operands, result, 0, 4, {3, 4});
+  expect_row_over(operands, result, 0, 7, {3, 4, 5, 6, 7});
+}
+
+// Case 39: key masks with holes are gathered, not counted.
+TEST(AttentionCases, GatherTheKeysOfAKeyMaskWithHoles) {
+  const std::vector<std::uint8_t> visible = {1, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1};
+  const mask::Mask mask = mask::dense(TensorView(visible.data(), DType::kBool, {2, 1, 1, 8}));
+  AttentionProblem problem = problem_of(5, 8, 8);
+  problem.batch = 2;
+  Operands operands(problem, 39);
+  expect_right_everywhere(mask, operands);
+  const Result result = run(mask, operands);
+  for (std::int64_t row = 0; row < 5; ++row) {
+    expect_row_over(operands, result, 0, row, {0, 1, 4, 5, 7});
+    expect_row_over(operands, result, 1, row, {3, 4, 5, 6, 7});
+  }
+}
+
 // Case 40: cross-attention over valid keys.
 TEST(AttentionCases, AttendAcrossToValidKeysOnly) {
   AttentionProblem problem = problem_of(64, 10, 16);
@@ -268,6 +328,11 @@ TEST(AttentionCases, HandleExtentsOfZero) {
   Operands no_queries(problem_of(0, 5, 8), 51);
   run_attention(plan_attention(no_queries.problem, mask::all()), no_queries.tensors());
   EXPECT_TRUE(no_queries.out.guards_intact());
+  AttentionProblem strided = problem_of(0, 5, 8);  // a stride of 0 has nothing to overlap here
+  strided.batch = strided.num_heads_q = 2;
+  Operands rows_first(strided, 52, {{}, {}, {}, Layout::kRowsFirst});
+  run_attention(plan_attention(strided, mask::all()), rows_first.tensors());
+  EXPECT_TRUE(rows_first.out.guards_intact());
 }
 
 TEST(AttentionCases, LetNaNReachItsRowOnly) {

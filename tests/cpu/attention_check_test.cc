@@ -13,6 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr std::int64_t kFar = std::int64_t{1} << 62;  // a stride whose bytes pass 64 bits
+
 AttentionProblem problem_of(std::int64_t seq) {
   AttentionProblem p;
   p.seq_q = p.seq_kv = seq;
@@ -67,6 +69,12 @@ TEST(AttentionCheck, NamesEveryMismatch) {
       {"out: expected every element at its own address", [](auto& t) { t.out.strides[0] = 0; }},
       {"out: expected memory apart from q",
        [](auto& t) { t.out.data = const_cast<void*>(t.q.data); }},
+      {"q: expected an address that is a multiple of 4 bytes",
+       [](auto& t) { t.q.data = static_cast<const char*>(t.q.data) + 1; }},
+      {"out: expected an address that is a multiple of 4 bytes",
+       [](auto& t) { t.out.data = static_cast<char*>(t.out.data) + 2; }},
+      {"out: expected strides that stay inside memory", [](auto& t) { t.out.strides[2] = kFar; }},
+      {"k: expected strides that stay inside memory", [](auto& t) { t.k.strides[0] = -kFar - 1; }},
       // Case 48: an option that differs from the plan's is refused.
       {"alibi_slopes: expected no tensor because the plan's problem has alibi = false",
        [&](auto& t) { t.alibi_slopes = other.view(); }},
@@ -99,6 +107,9 @@ TEST(AttentionCheck, NamesMissingOptions) {
        [](auto& t) { t.bias.shape[2] = 3; }},
       {"bias: expected dtype float32, got bfloat16",
        [](auto& t) { t.bias.dtype = DType::kBFloat16; }},
+      {"bias: expected an address that is a multiple of 4 bytes",
+       [](auto& t) { t.bias.data = static_cast<const char*>(t.bias.data) + 3; }},
+      {"bias: expected strides that stay inside memory", [](auto& t) { t.bias.strides[2] = kFar; }},
       {"sink: expected float32[1], got no tensor", [](auto& t) { t.sink = {}; }},
       {"lse: expected float32[1, 1, 16], got no tensor", [](auto& t) { t.lse = {}; }},
       {"lse: expected memory apart from out", [](auto& t) { t.lse.data = t.out.data; }},

@@ -255,6 +255,13 @@ TEST(MergeAttentionStates, TreatsTheEmptyStateAsNeutral) {
                     {out_b.data(), DType::kFloat32, {4, 1}}, {lse_b.data(), DType::kFloat32, {4}});
               }),
               HasSubstr("lse_a: expected float32[4]"));
+  EXPECT_THAT(error_of([&] {
+                merge_attention_states(
+                    {out_a.data(), DType::kFloat32, {2, 1}},
+                    {reinterpret_cast<char*>(lse_a.data()) + 2, DType::kFloat32, {2}},
+                    {out_b.data(), DType::kFloat32, {2, 1}}, {lse_b.data(), DType::kFloat32, {2}});
+              }),
+              HasSubstr("lse_a: expected an address that is a multiple of 4 bytes"));
 }
 
 }  // namespace

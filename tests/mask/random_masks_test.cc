@@ -6,6 +6,7 @@
 
 #include "mask/brute_force.h"
 #include "mask/random.h"
+#include "stof/block_mask.h"
 #include "stof/error.h"
 
 namespace stof::mask::testing {
@@ -121,6 +122,8 @@ TEST(RandomBlocksCount, DoNotFavourLowColumns) {
     low += std::count_if(keys.begin(), keys.end(), [&](I k) { return k < blocks / 2; });
   }
   EXPECT_NEAR(static_cast<double>(low) / static_cast<double>(blocks * keep), 0.5, 0.01);
+  const BlockMaskStats stats = compute_stats(build_block_mask(mask, {1, 1, blocks, blocks}));
+  EXPECT_NEAR(1 - stats.element_density, 0.749, 5e-4);  // 1 - 148/590
 }
 
 TEST(RandomBlocksCount, GiveAllColumnsWhereThereAreNoMore) {

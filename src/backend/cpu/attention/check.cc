@@ -11,6 +11,22 @@ namespace {
 
 bool missing(const TensorView& tensor) { return !tensor.defined() && tensor.shape.rank() == 0; }
 
+/// An address that elements may have, and strides whose reach in bytes is a number.
+void check_address(const char* name, const TensorView& tensor) {
+  STOF_CHECK(
+      tensor.is_aligned(), kInvalidArgument,
+      "{}: expected an address that is a multiple of {} bytes, got {}; copy the tensor first", name,
+      dtype_bytes(tensor.dtype), tensor.data);
+  constexpr std::int64_t kMaxReach = std::int64_t{1} << 56;  // eight of them fit 64 bits
+  for (int i = 0; i < tensor.shape.rank(); ++i) {
+    const std::int64_t stride = tensor.strides[i], steps = tensor.shape[i] - 1;
+    STOF_CHECK(steps <= 0 || (stride <= kMaxReach / steps && stride >= -kMaxReach / steps),
+               kInvalidArgument,
+               "{}: expected strides that stay inside memory, got {} for shape {}", name,
+               tensor.strides.to_string(), tensor.shape.to_string());
+  }
+}
+
 /// Extents, dtype and presence of one operand.
 void check_operand(const char* name, const TensorView& tensor, DType dtype, const Dims& shape) {
   STOF_CHECK(!missing(tensor), kInvalidArgument, "{}: expected {}{}, got no tensor", name,
@@ -27,6 +43,7 @@ void check_operand(const char* name, const TensorView& tensor, DType dtype, cons
   STOF_CHECK(tensor.defined() || num_elements(shape) == 0, kInvalidArgument,
              "{}: expected an address for {} elements, got a null pointer", name,
              num_elements(shape));
+  check_address(name, tensor);
 }
 
 void check_optional(const char* name, const TensorView& tensor, bool wanted, const char* option,
@@ -61,6 +78,7 @@ void check_bias(const AttentionProblem& problem, const TensorView& bias) {
              full.to_string(), bias.shape.to_string());
   STOF_CHECK(bias.defined() || num_elements(bias.shape) == 0, kInvalidArgument,
              "bias: expected an address, got a null pointer");
+  check_address("bias", bias);
 }
 
 /// Bytes [first, second) a view touches; equal ends when it has no elements.
@@ -90,6 +108,7 @@ void check_apart(const char* output, const TensorView& written, const char* othe
 
 /// Sorted by stride, each dimension must step over everything the smaller ones reach.
 void check_writes_once(const char* name, const TensorView& tensor) {
+  if (num_elements(tensor.shape) == 0) return;
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // |stride|, extent
   for (int i = 0; i < tensor.shape.rank(); ++i)
     if (tensor.shape[i] > 1) steps.emplace_back(std::abs(tensor.strides[i]), tensor.shape[i]);

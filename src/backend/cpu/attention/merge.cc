@@ -27,6 +27,11 @@ void check_state(const char* name, const TensorView& tensor, const Dims& shape) 
              tensor.describe());
   STOF_CHECK(tensor.defined() || num_elements(shape) == 0, kInvalidArgument,
              "merge_attention_states {}: expected an address, got a null pointer", name);
+  STOF_CHECK(
+      tensor.is_aligned(), kInvalidArgument,
+      "merge_attention_states {}: expected an address that is a multiple of 4 bytes, got {}; "
+      "copy the tensor first",
+      name, tensor.data);
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ TEST(AttentionProblem, ValidateNamesTheField) {
       {"batch: expected 1", [](auto& p) { p.batch = 0; }},
       {"num_heads_kv: expected a divisor of num_heads_q = 4, got 3",
        [](auto& p) { p.num_heads_q = 4, p.num_heads_kv = 3; }},
+      {"batch * num_heads_q: expected at most 2147483647, got 65536 * 65536",
+       [](auto& p) { p.batch = p.num_heads_q = 65536; }},
       {"seq_q", [](auto& p) { p.seq_q = -1; }},
       {"seq_kv", [](auto& p) { p.seq_kv = std::int64_t{1} << 31; }},
       {"head_dim_qk: expected 1 to 512, got 0", [](auto& p) { p.head_dim_qk = 0; }},

@@ -22,6 +22,10 @@ void AttentionProblem::validate() const {
   STOF_CHECK(num_heads_q % num_heads_kv == 0, kInvalidArgument,
              "attention problem num_heads_kv: expected a divisor of num_heads_q = {}, got {}",
              num_heads_q, num_heads_kv);
+  // A plan lists them. Each is below 2^31, so their product is no overflow.
+  STOF_CHECK(batch * num_heads_q <= kMaxLength, kInvalidArgument,
+             "attention problem batch * num_heads_q: expected at most {}, got {} * {}", kMaxLength,
+             batch, num_heads_q);
   check_range("seq_q", seq_q, 0, kMaxLength);
   check_range("seq_kv", seq_kv, 0, kMaxLength);
   check_range("head_dim_qk", head_dim_qk, 1, kMaxHeadDim);

@@ -36,6 +36,33 @@ class CheckReadme(unittest.TestCase):
         self.assertEqual(code, 1, output)
         self.assertIn("README.md:4: exited 1", output)
 
+    def test_compares_what_a_console_block_shows(self):
+        shown = "```console run\n$ stof a\nstof says a\n\n$ stof b; stof c\nstof says b\nstof says c\n```\n"
+        code, output = self.run_on(shown)
+        self.assertEqual(code, 0, output)
+        code, output = self.run_on(shown.replace("says c", "says  c"))
+        self.assertEqual(code, 1, output)
+        self.assertIn("README.md:5: prints something else", output)
+        self.assertIn("+stof says c", output)
+        self.assertEqual(self.run_on(shown.replace("stof says c\n", ""))[0], 1)
+        self.assertEqual(self.run_on(shown.replace("stof b", "stof bad"))[0], 1)
+
+    def test_lets_durations_of_a_console_block_differ(self):
+        shown = "```console run\n$ stof built in 7 us, 1.5 ms, 2 s\nstof says built in 12 us, 9.5 ms, 3 s\n```\n"
+        code, output = self.run_on(shown)
+        self.assertEqual(code, 0, output)
+        self.assertEqual(self.run_on(shown.replace("says built in 12 us", "says built in 12 pairs"))[0], 1)
+
+    def test_refuses_a_console_block_without_a_command(self):
+        code, output = self.run_on("```console run\nstof a\n```\n")
+        self.assertEqual(code, 2, output)
+
+    def test_refuses_a_stof_command_that_nothing_runs(self):
+        for block in ("```\nstof a\n```\n", "```sh\n$ stof a\n```\n"):
+            code, output = self.run_on("```sh run\ntrue\n```\n" + block)
+            self.assertEqual(code, 2, output)
+            self.assertIn("line 4", output)
+
     def test_refuses_a_file_without_runnable_blocks(self):
         self.assertEqual(self.run_on("```sh\ntrue\n```\n")[0], 2)
 

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Makes one C++ file of the ```cpp blocks of Markdown files, so that a compiler can say whether they hold.
+
+Each block becomes the body of a function of its own. What a snippet leaves to its reader are the
+function's parameters: views q, k, v and out. Its #include lines go to the top of the file; errors are
+reported at the Markdown file's own lines.
+"""
+
+import argparse
+import pathlib
+import sys
+
+PARAMETERS = "[[maybe_unused]] stof::TensorView q, [[maybe_unused]] stof::TensorView k, " \
+    "[[maybe_unused]] stof::TensorView v, [[maybe_unused]] stof::MutableTensorView out"
+
+
+def cpp_blocks(text):
+    """Yields (line number of the first line inside, lines) for each ```cpp block."""
+    first, lines = None, []
+    for number, line in enumerate(text.splitlines(), 1):
+        if first is None:
+            if line.rstrip() == "```cpp":
+                first, lines = number + 1, []
+        elif line.rstrip() == "```":
+            yield first, lines
+            first = None
+        else:
+            lines.append(line)
+    if first is not None:
+        raise ValueError(f"line {first - 1}: the block is never closed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", type=pathlib.Path, nargs="+", help="Markdown files")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="the C++ file to write")
+    options = parser.parse_args()
+    includes, functions = ["#include <stof/mask.h>", "#include <stof/tensor.h>"], []
+    for file in options.files:
+        try:
+            blocks = list(cpp_blocks(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            print(f"{file}: {error}", file=sys.stderr)
+            return 2
+        for first, lines in blocks:
+            includes += [line for line in lines if line.startswith("#include")]
+            body = ["" if line.startswith("#include") else line for line in lines]
+            number = sum(line.startswith("void snippet_") for line in functions)
+            functions += [f"void snippet_{number}({PARAMETERS}) {{", f'#line {first} "{file}"',
+                          *body, "}"]
+    if not functions:
+        print("no ```cpp blocks, so nothing would be compiled", file=sys.stderr)
+        return 2
+    options.out.write_text("\n".join(includes + functions) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

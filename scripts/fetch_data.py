@@ -28,6 +28,11 @@ MANIFEST = pathlib.Path(__file__).with_name("data_manifest.json")
 STAMP = ".stof-stamp.json"
 INCOMING = ".incoming-"  # prefix of temporary folders; left-overs are removed under the lock
 CHUNK_BYTES = 1 << 20
+HINTS = {
+    errno.ENOSPC: "; make room or set STOF_CACHE to another folder",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST),
+                    "; set STOF_CACHE to a folder that you may write to"),
+}
 
 
 class FetchError(Exception):
@@ -249,7 +254,7 @@ def main():
         say(f"error: {error}")
         return 1
     except OSError as error:
-        hint = "; make room or set STOF_CACHE to another folder" if error.errno == errno.ENOSPC else ""
+        hint = HINTS.get(error.errno, "")
         say(f"error: {error.filename or cache}: {error.strerror}{hint}")
         return 1
     except KeyboardInterrupt:

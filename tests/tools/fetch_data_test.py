@@ -128,6 +128,12 @@ class FetchData(unittest.TestCase):
         self.assertIn("1000000000000 MB", output)
         self.assertFalse(self.target.exists())
 
+    def test_says_what_to_do_when_the_cache_cannot_be_written(self):
+        self.cache.write_text("a file in the way")
+        code, output = self.fetch()
+        self.assertEqual(code, 1, output)
+        self.assertIn("set STOF_CACHE to a folder that you may write to", output)
+
     def test_says_what_pip_could_not_find(self):
         (self.root / "wheels" / WHEEL).unlink()
         code, output = self.fetch()

@@ -78,6 +78,16 @@ class Setup(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertIn("--no-install-recommends cmake", calls)
 
+    def test_says_that_the_lists_are_stale_when_no_source_can_be_reached(self):
+        there = [name for name in packages_of("build") if name != "libdnnl-dev"]
+        offline = 'case "$1 $*" in update*--error-on=any*) exit 100 ;; esac'
+        code, output, calls = self.run_setup("--build", installed=there, available=["cmake"], apt_get=offline)
+        self.assertEqual(code, 1, output)
+        self.assertIn("could not be updated", output)
+        self.assertIn("libdnnl-dev", output)
+        self.assertNotIn("no such package", output)
+        self.assertNotIn("install -y", calls)
+
     def test_fails_when_apt_fails(self):
         code, output, _ = self.run_setup("--build", apt_get='[ "$1" = update ]')
         self.assertEqual(code, 1, output)

@@ -34,6 +34,7 @@ std::string parse_message(const CLI::App& app, const CLI::App& command,
   const std::vector<const CLI::App*> subcommands = command.get_subcommands({});
   if (!subcommands.empty()) {
     std::vector<std::string> names;
+    names.reserve(subcommands.size());
     for (const CLI::App* sub : subcommands) names.push_back(sub->get_name());
     return fmt::format("expected a command, one of {}; got {}", fmt::join(names, ", "),
                        unknown.empty() ? "none" : "\"" + unknown.front() + "\"");

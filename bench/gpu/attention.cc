@@ -1,6 +1,6 @@
 // Checks and times the GPU attention kernels on the benchmark grid; one line a (shape, mask,
 // kernel).
-//   bench_attention_gpu [--quick] [--json FILE]
+//   bench_gpu_attention [MASK...] [--json FILE]
 
 #include <algorithm>
 #include <cmath>

@@ -57,5 +57,7 @@ struct AttentionParams {
   float softcap;                  // read by variants with Config::kSoftcap
   float scale;                    // softmax scale, likewise
 };
+static_assert(sizeof(AttentionParams) == 120, "attention_plan.cc asserts the same");
+static_assert(sizeof(WorkRecord) == 32, "device_plan.h asserts the same");
 
 }  // namespace stof

@@ -3,9 +3,12 @@
 // Every candidate kernel of every problem runs on poisoned outputs; exits 1 on the first summary
 // with failures. Needs a GPU of compute capability 9.0.
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <random>
+#include <thread>
 
 #include "backend/cuda/attention/candidates.h"
 #include "bench/gpu/oracle.h"
@@ -154,6 +157,84 @@ int check_chain(const cuda::Device& device, const mask::Mask& expression, std::i
   return failures;
 }
 
+/// Eight threads that never touched the GPU, each with its own plan, tensors and stream. Returns
+/// how many got another result than a lone call.
+int check_threads(const cuda::Device& device) {
+  AttentionProblem p;
+  p.batch = 2;
+  p.num_heads_q = p.num_heads_kv = 4;
+  p.seq_q = p.seq_kv = 512;
+  p.head_dim_qk = p.head_dim_v = 64;
+  p.dtype = DType::kBFloat16;
+  p.return_lse = true;
+  constexpr int kThreads = 8;
+  std::vector<std::unique_ptr<bench::DeviceTensors>> data;
+  std::vector<cuda::AttentionPlan> plans;
+  std::vector<std::vector<std::uint16_t>> expected;
+  for (int i = 0; i < kThreads; ++i) {
+    data.push_back(std::make_unique<bench::DeviceTensors>(p, device));
+    plans.push_back(cuda::AttentionPlan::build(p, mask::window(10 * i, 64)));
+    data.back()->poison();
+    plans.back().run(data.back()->tensors(), nullptr);
+    expected.push_back(data.back()->output());
+    data.back()->poison();
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> thrown{0};
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&, i] {
+      try {
+        const auto index = static_cast<std::size_t>(i);
+        for (int repeat = 0; repeat < 20; ++repeat)
+          plans[index].run(data[index]->tensors(), nullptr);
+      } catch (const Error& error) {
+        std::printf("BAD thread %d: %s\n", i, error.what());
+        ++thrown;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  int failures = thrown;
+  for (std::size_t i = 0; i < kThreads; ++i) failures += data[i]->output() != expected[i];
+  return failures;
+}
+
+/// Strided q, k, v and out ([B, S, H, D] in memory): every element is written; an out or lse that
+/// the kernels cannot store to is refused.
+int check_strides(const cuda::Device& device) {
+  AttentionProblem p;
+  p.batch = 1;
+  p.num_heads_q = p.num_heads_kv = 4;
+  p.seq_q = p.seq_kv = 256;
+  p.head_dim_qk = p.head_dim_v = 64;
+  p.dtype = DType::kFloat16;
+  p.return_lse = true;
+  const auto plan = cuda::AttentionPlan::build(p, mask::causal());
+  const bench::DeviceTensors data(p, device);
+  AttentionTensors t = data.tensors();
+  // The same memory read as [S, H, D]: another problem, all of whose elements must be written.
+  const Dims rows_first{p.seq_q * 4 * 64, 64, 4 * 64, 1};
+  for (TensorView* view : {&t.q, &t.k, &t.v}) view->strides = rows_first;
+  t.out.strides = rows_first;
+  data.poison();
+  plan.run(t, nullptr);
+  int failures = data.count_nan() != 0;
+  t.out.strides = {p.seq_q * 4 * 64, 64, 4 * 64 + 4, 1};
+  for (const bool bad_lse : {false, true}) {
+    AttentionTensors refused = data.tensors();
+    if (bad_lse)
+      refused.lse.strides = {p.num_heads_q * p.seq_q, 1, p.num_heads_q};
+    else
+      refused.out = t.out;
+    try {
+      plan.run(refused, nullptr);
+      std::printf("BAD strides: %s accepted\n", bad_lse ? "lse" : "out");
+      ++failures;
+    } catch (const Error&) {
+    }
+  }
+  return failures;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -163,13 +244,17 @@ int main(int argc, char** argv) {
   int failed = 0;
   for (int i = 0; i < cases; ++i)
     failed += check_problem(device, first + static_cast<std::uint64_t>(i)) > 0;
-  int chains = 0;
+  int chains = 0;  // checks beside the random problems
   for (const auto& expression :
        {mask::all(), mask::causal(), mask::causal() & mask::strided(20, 8), mask::dilated(60, 2)})
     for (const std::int64_t head_dim : {64, 128}) {
       failed += check_chain(device, expression, head_dim) > 0;
       ++chains;
     }
+  for (const int failures : {check_threads(device), check_strides(device)}) {
+    failed += failures > 0;
+    ++chains;
+  }
   std::printf("%d passed, %d failed on %s\n", cases + chains - failed, failed,
               device.facts().name.c_str());
   return failed > 0;

@@ -22,7 +22,8 @@ struct DeviceFacts {
   std::string target() const;
 };
 
-/// A device with its primary context current on the calling thread (which frameworks share).
+/// A device with its primary context current on the calling thread (the context that frameworks
+/// share). The context stays retained until the process ends.
 class Device {
  public:
   /// Throws NotFound without driver or device.

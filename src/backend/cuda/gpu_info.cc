@@ -50,7 +50,7 @@ std::string GpuInfo::describe() const {
   for (const GpuDevice& device : devices)
     text += fmt::format("{}{} (sm_{}{}, {} SMs, {})", text.empty() ? "" : ", ", device.name,
                         device.major, device.minor, device.num_sms,
-                        human_bytes(static_cast<double>(device.memory_bytes)));
+                        human_bytes(static_cast<std::uint64_t>(device.memory_bytes)));
   if (!driver_version.empty()) text += ", driver for CUDA " + driver_version;
   text += compiler_version.empty() ? ", no NVRTC" : ", NVRTC " + compiler_version;
   return text;

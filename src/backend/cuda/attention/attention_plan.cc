@@ -25,6 +25,7 @@ struct KernelParams {
       residue_rows_kv;
   float scale_log2, softcap, scale;
 };
+static_assert(sizeof(KernelParams) == 120, "records.cuh asserts the same");
 
 /// Kernels of this process, compiled once each.
 const Kernel& kernel_for(const codegen::Sm90AttentionConfig& config, const Device& device) {
@@ -86,6 +87,11 @@ void check_problem(const AttentionProblem& problem) {
   problem.validate();
   STOF_CHECK(problem.dtype == DType::kBFloat16 || problem.dtype == DType::kFloat16, kUnsupported,
              "dtype: the GPU kernels take bfloat16 and float16, got {}", to_string(problem.dtype));
+  for (const auto& [field, length] :
+       {std::pair{"seq_q", problem.seq_q}, std::pair{"seq_kv", problem.seq_kv}})
+    STOF_CHECK(length >= 1, kUnsupported,
+               "{}: the GPU kernels take lengths of 1 and more, got {}; use the CPU", field,
+               length);
   for (const auto& [field, head_dim] :
        {std::pair{"head_dim_qk", problem.head_dim_qk}, std::pair{"head_dim_v", problem.head_dim_v}})
     STOF_CHECK(head_dim >= 8 && head_dim <= 256 && head_dim % 8 == 0, kUnsupported,
@@ -97,6 +103,21 @@ void check_problem(const AttentionProblem& problem) {
              problem.sink ? "sink" : "");
   STOF_CHECK(!problem.scale || *problem.scale > 0, kUnsupported,
              "scale: the GPU kernels take positive scales, got {}", *problem.scale);
+}
+
+/// What the kernel takes of the tensors it writes, beyond what every backend checks.
+void check_outputs(const AttentionTensors& t) {
+  bool aligned = reinterpret_cast<std::uintptr_t>(t.out.data) % 16 == 0;
+  for (int i = 0; i < 3; ++i) aligned &= t.out.shape[i] == 1 || t.out.strides[i] % 8 == 0;
+  STOF_CHECK(
+      aligned, kUnsupported,
+      "out: the GPU kernels store 16 bytes at a time: expected an address divisible by 16 and "
+      "strides in multiples of 8 elements, got {}; make it contiguous",
+      TensorView(t.out).describe());
+  if (!t.lse.defined()) return;
+  STOF_CHECK(TensorView(t.lse).is_contiguous(), kUnsupported,
+             "lse: the GPU kernels write a contiguous tensor, got {}; make it contiguous",
+             TensorView(t.lse).describe());
 }
 
 /// One launch, ready: kernel and lists in device memory.
@@ -151,6 +172,7 @@ DevicePass make_pass(const AttentionProblem& problem, const Pass& pass, const De
 
 struct AttentionPlan::Impl {
   AttentionProblem problem;
+  Device device;
   PlanFacts facts;
   std::vector<DevicePass> passes;
   DeviceBuffer lse;  ///< for merging, where the caller wants none
@@ -187,6 +209,7 @@ AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::
   }
   auto impl = std::make_shared<Impl>();
   impl->problem = problem;
+  impl->device = device;
   impl->facts.kernel = chosen->name();
   impl->facts.predicted_us = chosen->predicted_us();
   for (const Pass& pass : chosen->passes)
@@ -206,6 +229,8 @@ void AttentionPlan::run(const AttentionTensors& t, void* stream) const {
   const Impl& impl = *impl_;
   const AttentionProblem& p = impl.problem;
   cpu::check_tensors(p, cpu::dense_shapes(p), t);
+  check_outputs(t);
+  impl.device.use();  // the caller may be a thread that never touched the GPU
   const float scale = p.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim_qk)));
   const CUdeviceptr lse =
       t.lse.defined() ? reinterpret_cast<CUdeviceptr>(t.lse.data) : impl.lse.address();

@@ -132,6 +132,12 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPl
     lists.push_back(copy_lists(plan, plan.items[i], ragged, &payloads, &out));
     items_of_pattern[static_cast<std::size_t>(plan.items[i].pattern)].push_back(i);
   }
+  constexpr std::size_t kMaxEntries = 0x7fffffff;  // the kernel counts in 32 bits
+  STOF_CHECK(
+      out.partial.size() <= kMaxEntries && out.runs.size() <= kMaxEntries, kUnsupported,
+      "{}: the mask has {} partial tiles and {} runs, the GPU kernels take 2^31 of each; use a "
+      "coarser mask",
+      config.name(), out.partial.size(), out.runs.size());
   for (auto& items : items_of_pattern)
     std::sort(items.begin(), items.end(), [&](std::size_t a, std::size_t b) {
       return plan.items[a].q_tile < plan.items[b].q_tile;

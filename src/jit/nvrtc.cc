@@ -1,7 +1,8 @@
 #include "jit/nvrtc.h"
 
 #include <algorithm>
-#include <regex>
+#include <charconv>
+#include <string_view>
 
 #include "core/check.h"
 #include "jit/dynamic_library.h"
@@ -93,19 +94,29 @@ CompiledModule Nvrtc::compile(const std::string& name, const std::string& source
   return module;
 }
 
+namespace {
+
+/// The largest number that stands right before `text` anywhere in the log; 0 where it never does.
+int largest_before(const std::string& log, std::string_view text) {
+  int largest = 0;
+  for (std::size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) {
+    std::size_t begin = at;
+    while (begin > 0 && log[begin - 1] >= '0' && log[begin - 1] <= '9') --begin;
+    int value = 0;
+    std::from_chars(log.data() + begin, log.data() + at, value);
+    largest = std::max(largest, value);
+  }
+  return largest;
+}
+
+}  // namespace
+
 ResourceReport parse_resources(const std::string& log) {
   ResourceReport report;
-  const auto largest = [&](const char* pattern) {
-    int value = 0;
-    const std::regex expression(pattern);
-    for (std::sregex_iterator it(log.begin(), log.end(), expression), end; it != end; ++it)
-      value = std::max(value, std::stoi((*it)[1]));
-    return value;
-  };
-  report.registers = largest(R"(Used (\d+) registers)");
-  report.spill_bytes =
-      std::max(largest(R"((\d+) bytes spill stores)"), largest(R"((\d+) bytes spill loads)"));
-  report.stack_bytes = largest(R"((\d+) bytes stack frame)");
+  report.registers = largest_before(log, " registers");
+  report.spill_bytes = std::max(largest_before(log, " bytes spill stores"),
+                                largest_before(log, " bytes spill loads"));
+  report.stack_bytes = largest_before(log, " bytes stack frame");
   report.wgmma_serialized =
       log.find("C7510") != std::string::npos ||
       log.find("wgmma.mma_async instructions are serialized") != std::string::npos;

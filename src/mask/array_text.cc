@@ -75,7 +75,8 @@ Mask dense_from_hex(const IntList& shape, std::string_view bits) {
                quote_text(bits.substr(2 * at, 2)), 2 * at);
     const std::size_t row = at / row_bytes;
     const std::size_t j = at % row_bytes;
-    const auto byte = static_cast<std::uint64_t>(high * 16 + low);
+    const std::uint64_t byte =
+        static_cast<std::uint64_t>(high) * 16 + static_cast<std::uint64_t>(low);
     const std::int64_t keys = std::min<std::int64_t>(8, seq_kv - 8 * static_cast<std::int64_t>(j));
     STOF_CHECK(byte >> keys == 0, kInvalidArgument,
                "dense: bits: row {} sets a bit past its {} keys", row, seq_kv);

@@ -11,8 +11,9 @@ namespace {
 
 std::string find_prefix(const Checkpoint& checkpoint) {
   static constexpr std::array<const char*, 3> kPrefixes = {"", "bert.", "0.auto_model."};
-  for (const std::string prefix : kPrefixes)
-    if (checkpoint.find(prefix + "embeddings.word_embeddings.weight") != nullptr) return prefix;
+  for (const char* prefix : kPrefixes)
+    if (checkpoint.find(std::string(prefix) + "embeddings.word_embeddings.weight") != nullptr)
+      return prefix;
   return "";  // the first lookup then names what is missing
 }
 

@@ -67,6 +67,11 @@ DynamicLibrary DynamicLibrary::open(const std::vector<std::string>& names) {
               fmt::join(names, " or "), fmt::join(folders, ", "));
 }
 
+bool DynamicLibrary::load_neighbour(const std::string& name) const {
+  const fs::path path = fs::path(path_).parent_path() / name;
+  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
+}
+
 void* DynamicLibrary::symbol(const char* name) const {
   void* address = ::dlsym(handle_, name);
   STOF_CHECK(address != nullptr, kNotFound, "{}: has no function {}; is it too old?", path_, name);

@@ -14,6 +14,10 @@ class DynamicLibrary {
   /// system's default search. Throws NotFound listing what was tried.
   static DynamicLibrary open(const std::vector<std::string>& names);
 
+  /// Loads a library of the same folder, so that this one finds it when it opens it by bare name.
+  /// False where the folder has none: the system's search may still find it.
+  bool load_neighbour(const std::string& name) const;
+
   /// Throws NotFound naming library and symbol.
   void* symbol(const char* name) const;
   template <class Function>

@@ -42,6 +42,9 @@ Nvrtc::Nvrtc() : functions_(new Functions) {
   functions_->check(functions_->version(&major, &minor), "NVRTC", "nvrtcVersion");
   version_ = fmt::format("{}.{}", major, minor);
   path_ = functions_->library.path();
+  // NVRTC opens its built-in functions by bare name, which a pip or cache folder is not searched
+  // for.
+  functions_->library.load_neighbour("libnvrtc-builtins.so." + version_);
 }
 
 const Nvrtc& Nvrtc::instance() {

@@ -4,8 +4,9 @@
 // Needs wgmma_scores (Q and K from shared memory) and wgmma_output (P from registers), emitted for
 // the Config's shapes by src/codegen/wgmma.cc.
 
+#include "attention/epilogue.cuh"
 #include "attention/records.cuh"
-#include "attention/sm90_blockwise/epilogue.cuh"
+#include "attention/sm90_blockwise/config.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/wgmma.cuh"
 

@@ -4,7 +4,6 @@
 // A thread holds two rows of a 64-row tile: registers with (i & 2) == 0 belong to row lane/4 of its
 // warp, the others to row lane/4 + 8. The four lanes of a quad share the two rows.
 
-#include "attention/sm90_blockwise/config.cuh"
 #include "ptx/math.cuh"
 
 namespace stof {

@@ -2,7 +2,7 @@
 // Normalise and store one warpgroup's 64 rows.
 
 #include "attention/records.cuh"
-#include "attention/sm90_blockwise/softmax.cuh"
+#include "attention/softmax.cuh"
 
 namespace stof {
 

@@ -31,24 +31,44 @@ struct EncodeOptions {
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
 
-/// Wall time of the parts of the last call, seconds.
+/// Wall time of the parts of the last call, seconds. `attention` is 0 on a GPU, where operators are
+/// not waited for one by one.
 struct EncodeTiming {
   double tokenize = 0, plan = 0, attention = 0, total = 0;
 };
 
+/// Where an encoder computes.
+enum class Place : std::uint8_t {
+  kCpu,
+  kCuda,  ///< an NVIDIA GPU; needs the driver, cuBLASLt, and NVRTC or cached kernels
+  kAuto,  ///< a GPU where all of that is there and can run the model, else the CPU
+};
+
+struct LoadOptions {
+  Place place = Place::kCpu;
+  /// Default: float32 on the CPU (which takes no other), float16 on a GPU (or bfloat16: a wider
+  /// range and an eighth of the precision). kAuto with a 16-bit type means a GPU.
+  std::optional<DType> dtype;
+};
+
 /// An encoder loaded from an ordinary Hugging Face folder: config.json, model.safetensors (or a
 /// sharded index), vocab.txt or tokenizer.json, and sentence-transformers' pooling files if there.
-/// Computes in float32 on the CPU. Immutable after load; safe from several threads.
+/// Immutable after load; safe from several threads.
 class TextEncoder {
  public:
-  /// Throws NotFound, Corrupt or Unsupported naming file, field or tensor, expected and got.
-  static TextEncoder load(const std::string& folder);
+  /// Throws NotFound, Corrupt or Unsupported naming file, field or tensor, expected and got; with
+  /// Place::kCuda also what of a GPU is missing and what to install.
+  static TextEncoder load(const std::string& folder, const LoadOptions& options = {});
 
   std::int64_t hidden_size() const;
   std::int64_t num_layers() const;
   std::int64_t num_heads() const;
   std::int64_t max_tokens() const;
   std::string describe() const;
+  /// "CPU, float32" or "NVIDIA H200, float16"
+  std::string place() const;
+  /// Why Place::kAuto did not take the GPU that the machine has; else empty.
+  std::string place_note() const;
 
   EncodedText tokenize(const std::string& text, std::int64_t max_tokens = 0) const;
 

@@ -35,14 +35,6 @@ Tensor stack_rows(std::initializer_list<TensorView> parts) {
 
 }  // namespace
 
-void PackedTexts::add(std::span<const std::int32_t> text_ids) {
-  if (offsets.empty()) offsets.push_back(0);
-  ids.insert(ids.end(), text_ids.begin(), text_ids.end());
-  for (std::size_t i = 0; i < text_ids.size(); ++i)
-    positions.push_back(static_cast<std::int32_t>(i));
-  offsets.push_back(num_tokens());
-}
-
 BertEncoder::BertEncoder(BertWeights weights, const BertConfig& config)
     : config_(config), weights_(std::move(weights)) {
   for (const BertWeights::Layer& layer : weights_.layers) layers_.push_back(make_layer(layer));
@@ -70,12 +62,7 @@ Tensor BertEncoder::forward(const PackedTexts& texts, const mask::Mask& mask,
                             EncoderTiming& timing) const {
   const std::int64_t tokens = texts.num_tokens(), hidden = config_.hidden_size;
   const std::int64_t heads = config_.num_heads, head_dim = config_.head_dim();
-  for (std::size_t t = 0; t < texts.ids.size(); ++t)
-    STOF_CHECK(texts.ids[t] >= 0 && texts.ids[t] < config_.vocab_size && texts.positions[t] >= 0 &&
-                   texts.positions[t] < config_.max_positions,
-               kInvalidArgument,
-               "token {}: expected an id below {} at a position below {}, got {} at {}", t,
-               config_.vocab_size, config_.max_positions, texts.ids[t], texts.positions[t]);
+  texts.validate(config_);
 
   const auto plan_start = Clock::now();
   AttentionProblem problem;
@@ -112,6 +99,20 @@ Tensor BertEncoder::forward(const PackedTexts& texts, const mask::Mask& mask,
     layer.output_norm.rows(x, tokens);
   }
   return states;
+}
+
+Tensor BertEncoder::pooled(const PackedTexts& texts, const mask::Mask& mask, cpu::Pooling pooling,
+                           EncoderTiming& timing) const {
+  const Tensor states = forward(texts, mask, timing);
+  const std::int64_t hidden = config_.hidden_size;
+  Tensor vectors(DType::kFloat32, {texts.num_texts(), hidden});
+  for (std::int64_t i = 0; i < texts.num_texts(); ++i) {
+    const std::int64_t begin = texts.offsets[static_cast<std::size_t>(i)],
+                       end = texts.offsets[static_cast<std::size_t>(i) + 1];
+    cpu::pool_rows(pooling, states.as<float>().data() + begin * hidden, end - begin, hidden,
+                   vectors.as<float>().data() + i * hidden);
+  }
+  return vectors;
 }
 
 }  // namespace stof::model

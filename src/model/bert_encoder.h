@@ -1,43 +1,30 @@
 #pragma once
-// BERT's stack of layers over packed texts.
+// BERT's stack of layers on the CPU, in float32.
 
-#include <cstdint>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/ops/embedding.h"
 #include "model/bert_weights.h"
+#include "model/encoder.h"
 #include "stof/attention.h"
 
 namespace stof::model {
 
-/// Texts one behind the other, without padding.
-struct PackedTexts {
-  std::vector<std::int32_t> ids;        ///< [tokens]
-  std::vector<std::int32_t> positions;  ///< [tokens], from 0 in every text
-  std::vector<std::int64_t> offsets;    ///< [texts + 1]: text i is ids[offsets[i]..offsets[i+1])
-
-  void add(std::span<const std::int32_t> text_ids);
-  std::int64_t num_tokens() const { return static_cast<std::int64_t>(ids.size()); }
-};
-
-/// Wall time of the parts of a forward pass, seconds; added to.
-struct EncoderTiming {
-  double plan = 0, attention = 0;
-};
-
 /// Immutable; safe from several threads.
-class BertEncoder {
+class BertEncoder final : public Encoder {
  public:
   BertEncoder(BertWeights weights, const BertConfig& config);
 
-  const BertConfig& config() const { return config_; }
+  const BertConfig& config() const override { return config_; }
+  std::string place() const override { return "CPU, float32"; }
 
-  /// Hidden states of the last layer, float32 [tokens, hidden]. Every id must be below vocab_size
-  /// and every position below max_positions. `mask` is applied within each text, with the text's
-  /// own length. Uses the threads of the calling thread's ThreadScope.
-  Tensor forward(const PackedTexts& texts, const mask::Mask& mask, EncoderTiming& timing) const;
+  /// Uses the threads of the calling thread's ThreadScope.
+  Tensor forward(const PackedTexts& texts, const mask::Mask& mask,
+                 EncoderTiming& timing) const override;
+  Tensor pooled(const PackedTexts& texts, const mask::Mask& mask, cpu::Pooling pooling,
+                EncoderTiming& timing) const override;
 
  private:
   struct Layer {

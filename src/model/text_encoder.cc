@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "backend/cpu/ops/pooling.h"
 #include "backend/cpu/thread_scope.h"
 #include "core/check.h"
 #include "model/bert_config.h"
-#include "model/bert_encoder.h"
-#include "model/bert_weights.h"
+#include "model/place.h"
 #include "model/sentence_config.h"
 #include "model/wordpiece.h"
 #include "stof/checkpoint.h"
@@ -56,10 +56,11 @@ struct TextEncoder::Impl {
   std::string folder;
   model::SentenceConfig sentence;
   model::WordPiece tokenizer;
-  model::BertEncoder encoder;
+  model::PlacedEncoder placed;
   std::int64_t max_tokens;  ///< the checkpoint's own limit
 
-  const model::BertConfig& config() const { return encoder.config(); }
+  const model::Encoder& encoder() const { return *placed.encoder; }
+  const model::BertConfig& config() const { return encoder().config(); }
 
   /// Checks a limit from the caller; 0 gives the checkpoint's own.
   std::int64_t token_limit(std::int64_t asked) const {
@@ -89,15 +90,15 @@ struct TextEncoder::Impl {
                config().num_heads, heads);
   }
 
-  /// Runs all texts; calls use(text index, states [tokens, hidden], tokens) for each.
-  template <class Use>
+  /// Calls run_batch(packed texts, their indices, encoder timing) for one batch after the other.
+  template <class RunBatch>
   void run(const std::vector<std::string>& texts, const EncodeOptions& options,
-           EncodeTiming* timing, Use use) const;
+           EncodeTiming* timing, RunBatch run_batch) const;
 };
 
-template <class Use>
+template <class RunBatch>
 void TextEncoder::Impl::run(const std::vector<std::string>& texts, const EncodeOptions& options,
-                            EncodeTiming* timing, Use use) const {
+                            EncodeTiming* timing, RunBatch run_batch) const {
   const auto start = Clock::now();
   check_options(options);
   const std::int64_t limit = token_limit(options.max_tokens);
@@ -121,14 +122,9 @@ void TextEncoder::Impl::run(const std::vector<std::string>& texts, const EncodeO
     const std::size_t end = begin + std::min(batch, order.size() - begin);
     model::PackedTexts packed;
     for (std::size_t i = begin; i < end && !ids[order[i]].empty(); ++i) packed.add(ids[order[i]]);
-    const auto num_packed = packed.offsets.empty() ? 0 : packed.offsets.size() - 1;
-    if (num_packed > 0) {
-      const Tensor states = encoder.forward(packed, options.mask, encoder_timing);
-      const float* rows = states.as<float>().data();
-      for (std::size_t i = 0; i < num_packed; ++i)
-        use(order[begin + i], rows + packed.offsets[i] * config().hidden_size,
-            packed.offsets[i + 1] - packed.offsets[i]);
-    }
+    const auto num_packed = static_cast<std::size_t>(packed.num_texts());
+    if (num_packed > 0)
+      run_batch(packed, std::span(order).subspan(begin, num_packed), encoder_timing);
     if (options.progress)
       options.progress(static_cast<std::int64_t>(end), static_cast<std::int64_t>(texts.size()));
   }
@@ -138,7 +134,7 @@ void TextEncoder::Impl::run(const std::vector<std::string>& texts, const EncodeO
   if (timing != nullptr) *timing = spent;
 }
 
-TextEncoder TextEncoder::load(const std::string& folder) {
+TextEncoder TextEncoder::load(const std::string& folder, const LoadOptions& options) {
   model::SentenceConfig sentence = model::load_sentence_config(folder);
   const std::string& model_folder = sentence.model_folder;
   const model::BertConfig config = model::load_bert_config(model_folder);
@@ -154,16 +150,18 @@ TextEncoder TextEncoder::load(const std::string& folder) {
   STOF_CHECK(limit >= tokenizer.num_special(), kCorrupt,
              "{}: expected room for the {} special tokens, got a limit of {} tokens", model_folder,
              tokenizer.num_special(), limit);
-  model::BertEncoder encoder(model::load_bert_weights(Checkpoint::open(model_folder), config),
-                             config);
+  model::PlacedEncoder placed = model::place_encoder(model_folder, config, options);
   return TextEncoder(std::make_shared<const Impl>(
-      Impl{folder, std::move(sentence), std::move(tokenizer), std::move(encoder), limit}));
+      Impl{folder, std::move(sentence), std::move(tokenizer), std::move(placed), limit}));
 }
 
 std::int64_t TextEncoder::hidden_size() const { return impl_->config().hidden_size; }
 std::int64_t TextEncoder::num_layers() const { return impl_->config().num_layers; }
 std::int64_t TextEncoder::num_heads() const { return impl_->config().num_heads; }
 std::int64_t TextEncoder::max_tokens() const { return impl_->max_tokens; }
+
+std::string TextEncoder::place() const { return impl_->encoder().place(); }
+std::string TextEncoder::place_note() const { return impl_->placed.note; }
 
 std::string TextEncoder::describe() const {
   const model::BertConfig& config = impl_->config();
@@ -190,10 +188,17 @@ Tensor TextEncoder::embed(const std::vector<std::string>& texts, const EncodeOpt
   Tensor embeddings(DType::kFloat32, {static_cast<std::int64_t>(texts.size()), hidden});
   float* const out = embeddings.as<float>().data();
   impl_->run(texts, options, timing,
-             [&](std::size_t text, const float* states, std::int64_t tokens) {
-               float* row = out + static_cast<std::int64_t>(text) * hidden;
-               cpu::pool_rows(impl_->sentence.pooling, states, tokens, hidden, row);
-               if (impl_->sentence.normalize) cpu::normalize_l2(row, hidden);
+             [&](const model::PackedTexts& packed, std::span<const std::size_t> indices,
+                 model::EncoderTiming& spent) {
+               const Tensor vectors = impl_->encoder().pooled(packed, options.mask,
+                                                              impl_->sentence.pooling, spent);
+               const float* vector = vectors.as<float>().data();
+               for (const std::size_t text : indices) {
+                 float* row = out + static_cast<std::int64_t>(text) * hidden;
+                 std::copy_n(vector, hidden, row);
+                 if (impl_->sentence.normalize) cpu::normalize_l2(row, hidden);
+                 vector += hidden;
+               }
              });
   return embeddings;
 }
@@ -204,8 +209,16 @@ std::vector<Tensor> TextEncoder::encode_tokens(const std::vector<std::string>& t
   std::vector<Tensor> result(texts.size());
   for (Tensor& states : result) states = Tensor(DType::kFloat32, {0, hidden_size()});
   impl_->run(texts, options, timing,
-             [&](std::size_t text, const float* states, std::int64_t tokens) {
-               result[text] = Tensor::copy_of({states, DType::kFloat32, {tokens, hidden_size()}});
+             [&](const model::PackedTexts& packed, std::span<const std::size_t> indices,
+                 model::EncoderTiming& spent) {
+               const Tensor states = impl_->encoder().forward(packed, options.mask, spent);
+               for (std::size_t i = 0; i < indices.size(); ++i) {
+                 const std::int64_t begin = packed.offsets[i], end = packed.offsets[i + 1];
+                 result[indices[i]] =
+                     Tensor::copy_of({states.as<float>().data() + begin * hidden_size(),
+                                      DType::kFloat32,
+                                      {end - begin, hidden_size()}});
+               }
              });
   return result;
 }

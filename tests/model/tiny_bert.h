@@ -1,17 +1,20 @@
 #pragma once
 // A small BERT checkpoint with seeded random weights, written as an ordinary folder, and the same
-// network as plain loops in double.
+// network as plain loops in double; the loops also run the weights of a real folder.
 
 #include <cmath>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numbers>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/file.h"
 #include "model/temporary_folder.h"
-#include "model/test_data.h"
+#include "stof/checkpoint.h"
 #include "stof/mask.h"
 #include "stof/safetensors.h"
 
@@ -19,6 +22,10 @@ namespace stof::model {
 
 class TinyBert {
  public:
+  struct Sizes {
+    std::int64_t hidden = 24, heads = 3, inner = 40, layers = 2;
+  };
+
   /// Fields of config.json; tests change them before write().
   nlohmann::json config = {{"model_type", "bert"},           {"hidden_size", 24},
                            {"num_hidden_layers", 2},         {"num_attention_heads", 3},
@@ -28,13 +35,19 @@ class TinyBert {
   std::map<std::string, Tensor> tensors;
   std::string prefix;  ///< in front of every name in the file
 
-  explicit TinyBert(unsigned seed = 1) : generator_(seed) {
-    const std::int64_t hidden = 24, inner = 40;
+  explicit TinyBert(unsigned seed = 1) : TinyBert(seed, Sizes{}) {}
+  TinyBert(unsigned seed, const Sizes& sizes) : generator_(seed) {
+    const std::int64_t hidden = sizes.hidden, inner = sizes.inner;
+    config["hidden_size"] = hidden;
+    config["num_attention_heads"] = sizes.heads;
+    config["intermediate_size"] = inner;
+    config["num_hidden_layers"] = sizes.layers;
     random("embeddings.word_embeddings.weight", {30, hidden});
     random("embeddings.position_embeddings.weight", {400, hidden});
     random("embeddings.token_type_embeddings.weight", {2, hidden});
     norm("embeddings.LayerNorm", hidden);
-    for (const std::string layer : {"encoder.layer.0.", "encoder.layer.1."}) {
+    for (std::int64_t i = 0; i < sizes.layers; ++i) {
+      const std::string layer = "encoder.layer." + std::to_string(i) + ".";
       for (const char* part : {"query", "key", "value"})
         dense(layer + "attention.self." + part, hidden, hidden);
       dense(layer + "attention.output.dense", hidden, hidden);
@@ -43,6 +56,22 @@ class TinyBert {
       dense(layer + "output.dense", inner, hidden);
       norm(layer + "output.LayerNorm", hidden);
     }
+  }
+
+  /// Weights and settings of an ordinary folder, for run().
+  static TinyBert of_folder(const std::string& folder) {
+    TinyBert real(1);
+    real.config = nlohmann::json::parse(read_text_file(folder + "/config.json", 1 << 20));
+    real.tensors.clear();
+    const Checkpoint checkpoint = Checkpoint::open(folder);
+    for (const std::string_view name : checkpoint.names()) {
+      const TensorView& view = checkpoint.require(name);
+      const std::size_t start = name.rfind("bert.", 0) == 0 ? 5 : 0;
+      if (view.dtype != DType::kInt64)  // position_ids
+        real.tensors.insert_or_assign(std::string(name.substr(start)),
+                                      Tensor::converted(view, DType::kFloat32));
+    }
+    return real;
   }
 
   /// A vocabulary of the special tokens and the letters a to y: ids 5 to 29.
@@ -82,8 +111,9 @@ class TinyBert {
  private:
   using Rows = std::vector<std::vector<double>>;
 
+  /// Wider rows get smaller weights: sums, and so the scores of attention, keep their size.
   void dense(const std::string& name, std::int64_t in, std::int64_t out) {
-    random(name + ".weight", {out, in}, 0.3f);
+    random(name + ".weight", {out, in}, 0.3f * std::sqrt(24.f / static_cast<float>(in)));
     random(name + ".bias", {out}, 0.2f);
   }
   void norm(const std::string& name, std::int64_t width) {
@@ -91,21 +121,23 @@ class TinyBert {
     random(name + ".bias", {width}, 0.2f);
   }
 
-  double at(const std::string& name, std::size_t i) const {
-    return tensors.at(name).as<float>()[i];
+  std::span<const float> values(const std::string& name) const {
+    return tensors.at(name).as<float>();
   }
   Rows apply_dense(const Rows& x, const std::string& name) const {
-    const auto out = static_cast<std::size_t>(tensors.at(name + ".bias").size());
-    Rows y(x.size(), std::vector<double>(out));
+    const std::span<const float> weight = values(name + ".weight"), bias = values(name + ".bias");
+    Rows y(x.size(), std::vector<double>(bias.size()));
     for (std::size_t t = 0; t < x.size(); ++t)
-      for (std::size_t o = 0; o < out; ++o) {
-        y[t][o] = at(name + ".bias", o);
+      for (std::size_t o = 0; o < bias.size(); ++o) {
+        y[t][o] = bias[o];
         for (std::size_t i = 0; i < x[t].size(); ++i)
-          y[t][o] += x[t][i] * at(name + ".weight", o * x[t].size() + i);
+          y[t][o] += x[t][i] * weight[o * x[t].size() + i];
       }
     return y;
   }
   void add_and_norm(Rows& x, const Rows& update, const std::string& name) const {
+    const std::span<const float> scale = values(name + ".weight"), shift = values(name + ".bias");
+    const double epsilon = config["layer_norm_eps"];
     for (std::size_t t = 0; t < x.size(); ++t) {
       double mean = 0, variance = 0;
       const auto width = static_cast<double>(x[t].size());
@@ -115,13 +147,10 @@ class TinyBert {
       }
       for (const double v : x[t]) variance += (v - mean) * (v - mean) / width;
       for (std::size_t i = 0; i < x[t].size(); ++i)
-        x[t][i] = (x[t][i] - mean) / std::sqrt(variance + config["layer_norm_eps"].get<double>()) *
-                      at(name + ".weight", i) +
-                  at(name + ".bias", i);
+        x[t][i] = (x[t][i] - mean) / std::sqrt(variance + epsilon) * scale[i] + shift[i];
     }
   }
-  double activate(double x) const {
-    const std::string name = config["hidden_act"];
+  static double activate(const std::string& name, double x) {
     if (name == "relu") return std::max(x, 0.0);
     if (name == "gelu") return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
     return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
@@ -158,15 +187,19 @@ inline std::vector<std::vector<double>> TinyBert::run(const std::vector<std::int
   const auto length = static_cast<std::int64_t>(ids.size());
   const mask::Mask mask =
       unbound.bind({1, config["num_attention_heads"].get<std::int64_t>(), length, length});
-  Rows x(ids.size(), std::vector<double>(24)), embedded = x;
+  const std::size_t hidden = config["hidden_size"];
+  const auto words = values("embeddings.word_embeddings.weight"),
+             positions = values("embeddings.position_embeddings.weight"),
+             segments = values("embeddings.token_type_embeddings.weight");
+  Rows x(ids.size(), std::vector<double>(hidden)), embedded = x;
   for (std::size_t t = 0; t < ids.size(); ++t)
-    for (std::size_t i = 0; i < 24; ++i)
-      embedded[t][i] =
-          at("embeddings.word_embeddings.weight", static_cast<std::size_t>(ids[t]) * 24 + i) +
-          at("embeddings.position_embeddings.weight", t * 24 + i) +
-          at("embeddings.token_type_embeddings.weight", i);
+    for (std::size_t i = 0; i < hidden; ++i)
+      embedded[t][i] = static_cast<double>(words[static_cast<std::size_t>(ids[t]) * hidden + i]) +
+                       positions[t * hidden + i] + segments[i];
   add_and_norm(x, embedded, "embeddings.LayerNorm");
-  for (const std::string layer : {"encoder.layer.0.", "encoder.layer.1."}) {
+  const std::string activation = config["hidden_act"];
+  for (int i = 0; i < config["num_hidden_layers"].get<int>(); ++i) {
+    const std::string layer = "encoder.layer." + std::to_string(i) + ".";
     const Rows context = attend(apply_dense(x, layer + "attention.self.query"),
                                 apply_dense(x, layer + "attention.self.key"),
                                 apply_dense(x, layer + "attention.self.value"), mask);
@@ -174,7 +207,7 @@ inline std::vector<std::vector<double>> TinyBert::run(const std::vector<std::int
                  layer + "attention.output.LayerNorm");
     Rows inner = apply_dense(x, layer + "intermediate.dense");
     for (auto& row : inner)
-      for (double& value : row) value = activate(value);
+      for (double& value : row) value = activate(activation, value);
     add_and_norm(x, apply_dense(inner, layer + "output.dense"), layer + "output.LayerNorm");
   }
   return x;

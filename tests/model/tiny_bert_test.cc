@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/test_data.h"
 #include "stof/error.h"
 #include "stof/text_encoder.h"
 

@@ -1,6 +1,7 @@
 #include "backend/cuda/device.h"
 
 #include "core/check.h"
+#include "core/text.h"
 
 namespace stof::cuda {
 namespace {
@@ -52,11 +53,27 @@ void Device::use() const {
   driver.check(driver.cuCtxSetCurrent(context_), "making the context current");
 }
 
+std::int64_t Device::free_memory_bytes() const {
+  const Driver& driver = Driver::instance();
+  std::size_t free = 0, total = 0;
+  use();
+  driver.check(driver.cuMemGetInfo(&free, &total), "reading the GPU's free memory");
+  return static_cast<std::int64_t>(free);
+}
+
 DeviceBuffer::DeviceBuffer(std::size_t bytes, const std::string& what) : bytes_(bytes) {
   if (bytes == 0) return;
   const Driver& driver = Driver::instance();
-  driver.check(driver.cuMemAlloc(&address_, bytes),
-               fmt::format("allocating {} bytes for {}", bytes, what));
+  const CUresult result = driver.cuMemAlloc(&address_, bytes);
+  if (result == 0) return;
+  std::size_t free = 0, total = 0;
+  const bool known = driver.cuMemGetInfo(&free, &total) == 0;
+  driver.check(result,
+               fmt::format("allocating {} ({} bytes) of GPU memory for {}{}", human_bytes(bytes),
+                           bytes, what,
+                           known ? fmt::format(", where {} ({} bytes) of {} are free",
+                                               human_bytes(free), free, human_bytes(total))
+                                 : ""));
 }
 
 DeviceBuffer::~DeviceBuffer() {

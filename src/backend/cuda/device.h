@@ -31,6 +31,8 @@ class Device {
   const DeviceFacts& facts() const { return facts_; }
   /// Makes the context current on this thread.
   void use() const;
+  /// Makes the context current, too.
+  std::int64_t free_memory_bytes() const;
 
  private:
   DeviceFacts facts_;
@@ -41,7 +43,7 @@ class Device {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  /// Throws OutOfMemory naming `what` and the size.
+  /// Throws OutOfMemory naming `what`, the size asked for and what is free.
   DeviceBuffer(std::size_t bytes, const std::string& what);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept

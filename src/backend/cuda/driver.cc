@@ -32,6 +32,7 @@ Driver open_driver() {
   bind(driver.cuLaunchKernelEx, "cuLaunchKernelEx");
   bind(driver.cuMemAlloc, "cuMemAlloc_v2");
   bind(driver.cuMemFree, "cuMemFree_v2");
+  bind(driver.cuMemGetInfo, "cuMemGetInfo_v2");
   bind(driver.cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
   bind(driver.cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
   bind(driver.cuMemsetD8Async, "cuMemsetD8Async");

@@ -1,0 +1,286 @@
+#include "backend/cuda/cublaslt.h"
+
+#include "core/check.h"
+#include "jit/dynamic_library.h"
+
+namespace stof::cuda {
+namespace {
+
+// cuBLASLt's C interface, as its documentation gives it; declared here so that building stof needs
+// no CUDA toolkit. Descriptors are handles.
+using Status = int;
+using Handle = struct OpaqueHandle*;
+using Descriptor = struct OpaqueDescriptor*;
+using Layout = struct OpaqueLayout*;
+using Preference = struct OpaquePreference*;
+
+struct Algorithm {
+  std::uint64_t data[8];
+};
+struct HeuristicResult {
+  Algorithm algorithm;
+  std::size_t workspace_bytes;
+  Status state;
+  float waves;
+  int reserved[4];
+};
+static_assert(sizeof(HeuristicResult) == 96);
+
+constexpr int kFloat32 = 0, kFloat16 = 2, kBFloat16 = 14;      // cudaDataType
+constexpr int kComputeFloat32 = 68;                            // cublasComputeType_t
+constexpr std::int32_t kTranspose = 1;                         // cublasOperation_t
+constexpr int kTransA = 3, kEpilogue = 7, kBiasPointer = 8;    // cublasLtMatmulDescAttributes_t
+constexpr int kMaxWorkspaceBytes = 1;                          // cublasLtMatmulPreferenceAttributes_t
+
+int data_type(DType element) {
+  switch (element) {
+    case DType::kFloat16:
+      return kFloat16;
+    case DType::kBFloat16:
+      return kBFloat16;
+    default:
+      throw_error(ErrorCode::kUnsupported,
+                  "element type: GPU products take float16 and bfloat16, got {}",
+                  to_string(element));
+  }
+}
+
+/// cublasLtEpilogue_t
+std::int32_t epilogue_code(Epilogue epilogue) {
+  constexpr std::int32_t kDefault = 1, kRelu = 2, kBias = 4, kGelu = 32;
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return kDefault;
+    case Epilogue::kBias:
+      return kBias;
+    case Epilogue::kBiasRelu:
+      return kBias | kRelu;
+    case Epilogue::kBiasGeluTanh:
+      return kBias | kGelu;
+  }
+  return kDefault;
+}
+
+const char* epilogue_text(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return "";
+    case Epilogue::kBias:
+      return " + bias";
+    case Epilogue::kBiasRelu:
+      return " + bias, ReLU";
+    case Epilogue::kBiasGeluTanh:
+      return " + bias, GELU (tanh)";
+  }
+  return "";
+}
+
+jit::DynamicLibrary open_library() {
+  try {
+    return jit::DynamicLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12"});
+  } catch (const Error& error) {
+    throw_error(ErrorCode::kNotFound,
+                "cuBLASLt, which GPU encoders multiply matrices with, is missing: install a CUDA "
+                "toolkit or pip's nvidia-cublas ({})",
+                error.what());
+  }
+}
+
+}  // namespace
+
+/// The library and a handle of the current context.
+class CublasLt {
+ public:
+  CublasLt() {
+    check(create_(&handle_), "starting cuBLASLt");
+    const std::size_t version = version_();  // 130101: 13.1.1
+    version_text_ = fmt::format("{}.{}", version / 10000, version / 100 % 100);
+  }
+  ~CublasLt() { destroy_(handle_); }
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  void check(Status status, const std::string& what) const {
+    if (status == 0) return;
+    constexpr Status kAllocFailed = 3;
+    throw_error(status == kAllocFailed ? ErrorCode::kOutOfMemory : ErrorCode::kCuda,
+                "{}: cuBLASLt {}: {} (status {})", what, version_text_, status_text_(status),
+                status);
+  }
+
+  Handle handle() const { return handle_; }
+  std::string describe() const {
+    return fmt::format("cuBLASLt {} ({})", version_text_, library_.path());
+  }
+
+ private:
+  jit::DynamicLibrary library_ = open_library();
+  template <class Function>
+  Function bind(const char* name) const {
+    return library_.function<Function>(name);
+  }
+  Status (*create_)(Handle*) = bind<Status (*)(Handle*)>("cublasLtCreate");
+  Status (*destroy_)(Handle) = bind<Status (*)(Handle)>("cublasLtDestroy");
+  std::size_t (*version_)() = bind<std::size_t (*)()>("cublasLtGetVersion");
+  const char* (*status_text_)(Status) = bind<const char* (*)(Status)>("cublasLtGetStatusString");
+
+ public:
+  Status (*create_descriptor)(Descriptor*, int,
+                              int) = bind<decltype(create_descriptor)>("cublasLtMatmulDescCreate");
+  Status (*destroy_descriptor)(Descriptor) =
+      bind<decltype(destroy_descriptor)>("cublasLtMatmulDescDestroy");
+  Status (*set_descriptor)(Descriptor, int, const void*, std::size_t) =
+      bind<decltype(set_descriptor)>("cublasLtMatmulDescSetAttribute");
+  Status (*create_layout)(Layout*, int, std::uint64_t, std::uint64_t, std::int64_t) =
+      bind<decltype(create_layout)>("cublasLtMatrixLayoutCreate");
+  Status (*destroy_layout)(Layout) = bind<decltype(destroy_layout)>("cublasLtMatrixLayoutDestroy");
+  Status (*create_preference)(Preference*) =
+      bind<decltype(create_preference)>("cublasLtMatmulPreferenceCreate");
+  Status (*destroy_preference)(Preference) =
+      bind<decltype(destroy_preference)>("cublasLtMatmulPreferenceDestroy");
+  Status (*set_preference)(Preference, int, const void*, std::size_t) =
+      bind<decltype(set_preference)>("cublasLtMatmulPreferenceSetAttribute");
+  Status (*choose)(Handle, Descriptor, Layout, Layout, Layout, Layout, Preference, int,
+                   HeuristicResult*,
+                   int*) = bind<decltype(choose)>("cublasLtMatmulAlgoGetHeuristic");
+  Status (*multiply)(Handle, Descriptor, const void*, const void*, Layout, const void*, Layout,
+                     const void*, const void*, Layout, void*, Layout, const Algorithm*, void*,
+                     std::size_t, void*) = bind<decltype(multiply)>("cublasLtMatmul");
+
+ private:
+  Handle handle_ = nullptr;
+  std::string version_text_;
+};
+
+namespace {
+
+/// Descriptor of the operation. cuBLASLt is column-major: it computes y^T = (W^T)^T x^T, in which
+/// our W [out, in] is a matrix of `out` columns that is transposed, and bias runs down the columns.
+class Operation {
+ public:
+  Operation(const CublasLt& library, const GemmShape& shape, CUdeviceptr bias)
+      : library_(library) {
+    library.check(library.create_descriptor(&handle_, kComputeFloat32, kFloat32),
+                  "describing " + shape.describe());
+    set(kTransA, kTranspose);
+    set(kEpilogue, epilogue_code(shape.epilogue));
+    if (shape.epilogue != Epilogue::kNone) set(kBiasPointer, bias);
+  }
+  ~Operation() { library_.destroy_descriptor(handle_); }
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  Descriptor handle() const { return handle_; }
+
+ private:
+  template <class Value>
+  void set(int attribute, const Value& value) {
+    library_.check(library_.set_descriptor(handle_, attribute, &value, sizeof value),
+                   "describing a product");
+  }
+  const CublasLt& library_;
+  Descriptor handle_ = nullptr;
+};
+
+class MatrixLayout {
+ public:
+  MatrixLayout(const CublasLt& library, DType element, std::int64_t rows, std::int64_t columns)
+      : library_(library) {
+    library.check(library.create_layout(&handle_, data_type(element),
+                                        static_cast<std::uint64_t>(rows),
+                                        static_cast<std::uint64_t>(columns), rows),
+                  "describing a matrix");
+  }
+  ~MatrixLayout() { library_.destroy_layout(handle_); }
+  MatrixLayout(const MatrixLayout&) = delete;
+  MatrixLayout& operator=(const MatrixLayout&) = delete;
+  Layout handle() const { return handle_; }
+
+ private:
+  const CublasLt& library_;
+  Layout handle_ = nullptr;
+};
+
+}  // namespace
+
+std::string GemmShape::describe() const {
+  return fmt::format("{} [{}, {}] x [{}, {}]^T{}", to_string(element), rows, in, out, in,
+                     epilogue_text(epilogue));
+}
+
+/// Layouts and algorithm of a shape.
+struct GemmPlanner::Choice {
+  Choice(std::shared_ptr<const CublasLt> owner, const GemmShape& s)
+      : library(std::move(owner)),
+        shape(s),
+        weight(*library, s.element, s.in, s.out),
+        x(*library, s.element, s.in, s.rows),
+        y(*library, s.element, s.out, s.rows) {}
+
+  std::shared_ptr<const CublasLt> library;
+  GemmShape shape;
+  MatrixLayout weight, x, y;
+  Algorithm algorithm{};
+};
+
+struct Gemm::Impl {
+  std::shared_ptr<const GemmPlanner::Choice> choice;
+  Operation operation;
+};
+
+Gemm::Gemm(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Gemm::~Gemm() = default;
+Gemm::Gemm(Gemm&&) noexcept = default;
+Gemm& Gemm::operator=(Gemm&&) noexcept = default;
+
+void Gemm::run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr workspace,
+               CUstream stream) const {
+  const GemmPlanner::Choice& choice = *impl_->choice;
+  const CublasLt& library = *choice.library;
+  const float one = 1, zero = 0;
+  const auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void*>(address); };
+  const Status status = library.multiply(
+      library.handle(), impl_->operation.handle(), &one, pointer(weight), choice.weight.handle(),
+      pointer(x), choice.x.handle(), &zero, pointer(y), choice.y.handle(), pointer(y),
+      choice.y.handle(), &choice.algorithm, pointer(workspace), GemmPlanner::kWorkspaceBytes,
+      stream);
+  if (status != 0) library.check(status, "computing " + choice.shape.describe());
+}
+
+GemmPlanner::GemmPlanner(const Device& device) {
+  device.use();
+  library_ = std::make_shared<const CublasLt>();
+}
+
+std::string GemmPlanner::describe() const { return library_->describe(); }
+
+Gemm GemmPlanner::plan(const GemmShape& shape, CUdeviceptr bias) {
+  STOF_ASSERT((bias != 0) == (shape.epilogue != Epilogue::kNone));
+  std::shared_ptr<const Choice>& choice = choices_[shape];
+  auto make_gemm = [&] {
+    return Gemm(std::unique_ptr<Gemm::Impl>(new Gemm::Impl{choice, {*library_, shape, bias}}));
+  };
+  if (choice != nullptr) return make_gemm();
+
+  const auto fresh = std::make_shared<Choice>(library_, shape);
+  const Operation operation(*library_, shape, bias);
+  Preference preference = nullptr;
+  library_->check(library_->create_preference(&preference), "choosing an algorithm");
+  const std::size_t limit = kWorkspaceBytes;
+  Status status =
+      library_->set_preference(preference, kMaxWorkspaceBytes, &limit, sizeof limit);
+  HeuristicResult best{};
+  int found = 0;
+  if (status == 0)
+    status = library_->choose(library_->handle(), operation.handle(), fresh->weight.handle(),
+                              fresh->x.handle(), fresh->y.handle(), fresh->y.handle(), preference,
+                              1, &best, &found);
+  library_->destroy_preference(preference);
+  STOF_CHECK(status == 0 && found > 0 && best.state == 0, kUnsupported,
+             "{}: {} has no algorithm for it (status {})", shape.describe(), library_->describe(),
+             status);
+  fresh->algorithm = best.algorithm;
+  choice = fresh;
+  return make_gemm();
+}
+
+}  // namespace stof::cuda

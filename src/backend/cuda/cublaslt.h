@@ -1,0 +1,77 @@
+#pragma once
+// Dense products on the GPU by cuBLASLt, opened at run time. The only place that knows it.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backend/cuda/device.h"
+#include "stof/dtype.h"
+
+namespace stof::cuda {
+
+/// What is done to x W^T before it is stored.
+enum class Epilogue : std::uint8_t {
+  kNone,
+  kBias,
+  kBiasRelu,
+  kBiasGeluTanh,  ///< cuBLASLt's GELU is the tanh form; the erf form is a kernel of ours
+};
+
+/// y[rows, out] = epilogue(x[rows, in] W[out, in]^T), row-major elements, float32 accumulation.
+struct GemmShape {
+  DType element = DType::kFloat16;
+  std::int64_t rows = 0, in = 0, out = 0;
+  Epilogue epilogue = Epilogue::kNone;
+
+  auto operator<=>(const GemmShape&) const = default;
+  /// "float16 [512, 384] x [1536, 384]^T + bias"
+  std::string describe() const;
+};
+
+class CublasLt;
+
+/// A product with its algorithm chosen and its bias bound. Immutable; run() may be called from
+/// several threads with workspaces of their own.
+class Gemm {
+ public:
+  ~Gemm();
+  Gemm(Gemm&&) noexcept;
+  Gemm& operator=(Gemm&&) noexcept;
+
+  /// Asynchronous; neither allocates nor synchronises. Pointers are device memory, 16-byte aligned.
+  void run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr workspace,
+           CUstream stream) const;
+
+ private:
+  friend class GemmPlanner;
+  struct Impl;
+  explicit Gemm(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Chooses algorithms by cuBLASLt's heuristics, once a shape. Not safe from several threads.
+class GemmPlanner {
+ public:
+  /// Throws NotFound without cuBLASLt, saying what to install. `device` must be in use.
+  explicit GemmPlanner(const Device& device);
+
+  /// `bias`: elements [out] in device memory; 0 exactly with Epilogue::kNone. Throws Unsupported
+  /// naming the shape where no algorithm fits.
+  Gemm plan(const GemmShape& shape, CUdeviceptr bias);
+
+  /// What every run() of this planner's products needs.
+  static constexpr std::size_t kWorkspaceBytes = 32u << 20;  // NVIDIA's advice for Hopper
+
+  /// "cuBLASLt 13.1 (/usr/local/cuda/lib64/libcublasLt.so.13)"
+  std::string describe() const;
+
+ private:
+  friend class Gemm;
+  struct Choice;
+  std::shared_ptr<const CublasLt> library_;
+  std::map<GemmShape, std::shared_ptr<const Choice>> choices_;
+};
+
+}  // namespace stof::cuda

@@ -1,0 +1,38 @@
+#pragma once
+// BERT's stack of layers on an NVIDIA GPU, in float16 or bfloat16 with float32 accumulation.
+
+#include <memory>
+#include <string>
+
+#include "model/bert_weights.h"
+#include "model/encoder.h"
+
+namespace stof::model {
+
+/// Products by cuBLASLt, attention by cuda::AttentionPlan, everything else by the row kernels.
+/// Weights are uploaded once. Memory grows to what the largest batch needs; a batch of lengths that
+/// were there before, under the same mask, allocates, plans and compiles nothing. Calls from
+/// several threads wait for each other.
+class CudaBertEncoder final : public Encoder {
+ public:
+  /// Throws NotFound naming what is missing and what to install (driver, GPU, compiler of kernels
+  /// that are not cached, cuBLASLt), or Unsupported naming what the GPU kernels do not take.
+  CudaBertEncoder(const BertWeights& weights, const BertConfig& config, DType dtype,
+                  int device = 0);
+  ~CudaBertEncoder() override;
+
+  const BertConfig& config() const override;
+  std::string place() const override;
+
+  /// Throws Unsupported when float16 overflowed.
+  Tensor forward(const PackedTexts& texts, const mask::Mask& mask,
+                 EncoderTiming& timing) const override;
+  Tensor pooled(const PackedTexts& texts, const mask::Mask& mask, cpu::Pooling pooling,
+                EncoderTiming& timing) const override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace stof::model

@@ -1,0 +1,23 @@
+#include "core/check.h"
+#include "model/encoder.h"
+
+namespace stof::model {
+
+void PackedTexts::add(std::span<const std::int32_t> text_ids) {
+  if (offsets.empty()) offsets.push_back(0);
+  ids.insert(ids.end(), text_ids.begin(), text_ids.end());
+  for (std::size_t i = 0; i < text_ids.size(); ++i)
+    positions.push_back(static_cast<std::int32_t>(i));
+  offsets.push_back(num_tokens());
+}
+
+void PackedTexts::validate(const BertConfig& config) const {
+  for (std::size_t t = 0; t < ids.size(); ++t)
+    STOF_CHECK(ids[t] >= 0 && ids[t] < config.vocab_size && positions[t] >= 0 &&
+                   positions[t] < config.max_positions,
+               kInvalidArgument,
+               "token {}: expected an id below {} at a position below {}, got {} at {}", t,
+               config.vocab_size, config.max_positions, ids[t], positions[t]);
+}
+
+}  // namespace stof::model

@@ -22,12 +22,12 @@ ModelFolderState inspect_model_folder(const std::string& folder) {
   return state;
 }
 
-TextEncoder load_encoder(const std::string& folder) {
+TextEncoder load_encoder(const std::string& folder, const LoadOptions& options) {
   STOF_CHECK(is_folder(folder), kNotFound, "--model: {}: no such folder{}", folder,
              folder == default_model_folder()
                  ? "; run scripts/setup --models to fetch the demo model"
                  : "; expected one with config.json, model.safetensors and vocab.txt");
-  return TextEncoder::load(folder);
+  return TextEncoder::load(folder, options);
 }
 
 }  // namespace stof::cli

@@ -18,6 +18,6 @@ struct ModelFolderState {
 ModelFolderState inspect_model_folder(const std::string& folder);
 
 /// TextEncoder::load, with advice where the default model was not fetched yet.
-TextEncoder load_encoder(const std::string& folder);
+TextEncoder load_encoder(const std::string& folder, const LoadOptions& options = {});
 
 }  // namespace stof::cli

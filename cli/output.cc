@@ -72,8 +72,10 @@ void flush_output() {
   if (std::fflush(stdout) != 0) throw_output_error();
 }
 
-void write_error(std::string_view message) {
-  std::string line = "stof: error: ";
+namespace {
+
+/// One line on standard error: prefix and message, control characters made visible.
+void write_line(std::string line, std::string_view message) {
   for (std::size_t i = 0; i < message.size(); ++i) {
     const auto byte = static_cast<unsigned char>(message[i]);
     // Quoted text stands two blanks in.
@@ -86,6 +88,12 @@ void write_error(std::string_view message) {
   line += '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
+
+}  // namespace
+
+void write_error(std::string_view message) { write_line("stof: error: ", message); }
+
+void write_note(std::string_view message) { write_line("stof: ", message); }
 
 void reserve_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {

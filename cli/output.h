@@ -26,6 +26,9 @@ void flush_output();
 /// caret keep their own lines. Fails silently: there is nobody left to tell.
 void write_error(std::string_view message);
 
+/// The same with "stof: ": what the user may want to know while nothing is wrong.
+void write_note(std::string_view message);
+
 /// Opens descriptors 0 to 2 where the caller closed them, so that no file of ours ever gets the
 /// number of standard output; writing to such a descriptor then fails as it should.
 void reserve_standard_descriptors();

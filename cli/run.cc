@@ -23,7 +23,7 @@ struct Options {
   std::string task = "embed";
   std::string mask = "all";
   std::string device = "auto";
-  std::string dtype = "fp32";
+  std::string dtype = "auto";
   std::int64_t batch = 32;
   std::int64_t max_tokens = 0;
   int threads = 0;
@@ -31,11 +31,27 @@ struct Options {
   std::string output;
 };
 
-void require_supported(const Options& options) {
-  STOF_CHECK(options.device != "cuda", kUnsupported,
-             "--device: expected auto or cpu, got cuda; this build has no CUDA backend");
-  STOF_CHECK(options.dtype == "fp32" || options.dtype == "float32", kUnsupported,
-             "--dtype: expected fp32, got {}; encoders compute in fp32 on the CPU", options.dtype);
+LoadOptions load_options(const Options& options) {
+  LoadOptions load;
+  load.place = options.device == "cuda"  ? Place::kCuda
+               : options.device == "cpu" ? Place::kCpu
+                                         : Place::kAuto;
+  if (options.dtype != "auto") load.dtype = dtype_from_string(options.dtype);
+  STOF_CHECK(load.place != Place::kCpu || !load.dtype || load.dtype == DType::kFloat32,
+             kUnsupported, "--dtype: on the CPU encoders compute in fp32, got {}", options.dtype);
+  STOF_CHECK(load.place != Place::kCuda || load.dtype != DType::kFloat32, kUnsupported,
+             "--dtype: on a GPU encoders compute in fp16 or bf16, got {}", options.dtype);
+  return load;
+}
+
+/// Says where it computes when that is not the plain case: the CPU where there is no GPU.
+void report_place(const Options& options, const Program& program, const TextEncoder& encoder) {
+  if (options.device != "auto" || program.quiet) return;
+  if (!encoder.place_note().empty())
+    write_note(fmt::format("computing on the {}; not on the GPU: {}", encoder.place(),
+                           encoder.place_note()));
+  else if (encoder.place().rfind("CPU", 0) != 0)
+    write_note("computing on the " + encoder.place());
 }
 
 EncodeOptions encode_options(const Options& options, ProgressBar& bar) {
@@ -62,13 +78,14 @@ Tensor concatenated(const std::vector<Tensor>& states, std::int64_t hidden) {
 }
 
 void run(const Options& options, const Program& program) {
-  require_supported(options);
+  const LoadOptions load = load_options(options);
   const std::vector<std::string> texts = read_texts(options.texts, options.file);
   ProgressBar bar("embedding", static_cast<std::int64_t>(texts.size()), program.quiet);
   const EncodeOptions encode = encode_options(options, bar);
   if (!options.output.empty()) require_writable("--output", options.output);
 
-  const TextEncoder encoder = load_encoder(options.model);
+  const TextEncoder encoder = load_encoder(options.model, load);
+  report_place(options, program, encoder);
   std::vector<EncodedText> tokens;
   tokens.reserve(texts.size());
   for (const std::string& text : texts)
@@ -106,10 +123,15 @@ void add_run_command(CLI::App& app, const Program& program) {
   run_command
       .add_option("--mask", options->mask, "Mask expression; stof mask list shows the words")
       ->capture_default_str();
-  run_command.add_option("--device", options->device, "auto takes the best this build has")
+  run_command
+      .add_option("--device", options->device,
+                  "auto takes a GPU where all it needs is there, and says so")
       ->check(one_of({"auto", "cpu", "cuda"}))
       ->capture_default_str();
-  run_command.add_option("--dtype", options->dtype, "Element type to compute in; fp32 on the CPU")
+  run_command
+      .add_option("--dtype", options->dtype,
+                  "Element type to compute in; auto: fp32 on the CPU, fp16 on a GPU")
+      ->check(one_of({"auto", "fp32", "fp16", "bf16"}))
       ->capture_default_str();
   run_command.add_option("--batch", options->batch, "Texts per forward pass")
       ->transform(whole_number(1, 65536))

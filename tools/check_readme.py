@@ -66,7 +66,9 @@ class Runner:
 
     def __init__(self, folder, program):
         self.folder = folder
-        self.environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+        # With a GPU stof would take it and say so; what is shown is what every machine prints.
+        self.environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}",
+                            "CUDA_VISIBLE_DEVICES": ""}
 
     def run(self, commands, **streams):
         return subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=self.folder,

@@ -60,8 +60,8 @@ int RowConfig::rows_per_block() const { return is_norm(op) && warps() == 1 ? 4 :
 int RowConfig::threads() const { return 32 * warps() * rows_per_block(); }
 
 std::string RowConfig::name() const {
-  const std::string base = fmt::format("{}_{}", template_of(op).name,
-                                       element == DType::kBFloat16 ? "bf16" : "fp16");
+  const std::string base =
+      fmt::format("{}_{}", template_of(op).name, element == DType::kBFloat16 ? "bf16" : "fp16");
   return op == RowOperator::kGeluErf ? base : fmt::format("{}_{}", base, width);
 }
 

@@ -25,7 +25,7 @@ struct RowConfig {
   /// Four packs of eight elements a thread of a block of 1024.
   static constexpr int kMaxWidth = 1024 * 4 * 8;
 
-  int warps() const;         ///< of a row
+  int warps() const;  ///< of a row
   int rows_per_block() const;
   int threads() const;
   /// "residual_norm_fp16_384"

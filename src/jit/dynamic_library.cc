@@ -3,27 +3,50 @@
 #include <dlfcn.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <sstream>
 #include <system_error>
 
 #include "core/check.h"
 #include "core/env.h"
+#include "core/file.h"
 
 namespace stof::jit {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// site-packages/nvidia/*/lib of the active virtual environment.
+/// Where the Pythons that a user means have their packages: the active environment, the python3 on
+/// PATH, packages installed for the user or for the machine.
+std::vector<std::string> python_prefixes() {
+  std::vector<std::string> prefixes;
+  for (const char* environment : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (const auto prefix = env_string(environment)) prefixes.push_back(*prefix);
+  std::istringstream path(env_string("PATH").value_or(""));
+  for (std::string folder; std::getline(path, folder, ':');)
+    if (file_exists(folder + "/python3")) {
+      prefixes.push_back(fs::path(folder).parent_path().string());
+      break;
+    }
+  if (const auto home = env_string("HOME")) prefixes.push_back(*home + "/.local");
+  prefixes.emplace_back("/usr/local");
+  return prefixes;
+}
+
+/// nvidia/*/lib among pip's packages.
 void add_pip_folders(std::vector<std::string>& folders) {
-  const auto environment = env_string("VIRTUAL_ENV");
-  if (!environment) return;
   std::error_code ignored;
-  for (const auto& python : fs::directory_iterator(*environment + "/lib", ignored)) {
-    const fs::path nvidia = python.path() / "site-packages/nvidia";
-    for (const auto& part : fs::directory_iterator(nvidia, ignored))
-      folders.push_back((part.path() / "lib").string());
-  }
+  for (const std::string& prefix : python_prefixes())
+    for (const auto& python : fs::directory_iterator(prefix + "/lib", ignored))
+      for (const char* packages : {"site-packages", "dist-packages"})
+        for (const auto& part :
+             fs::directory_iterator(python.path() / packages / "nvidia", ignored)) {
+          const std::string folder = (part.path() / "lib").string();
+          if (is_folder(folder) &&
+              std::find(folders.begin(), folders.end(), folder) == folders.end())
+            folders.push_back(folder);
+        }
 }
 
 std::vector<std::string> search_folders() {

@@ -9,9 +9,10 @@ namespace stof::jit {
 /// A loaded library; never unloaded (drivers and compilers keep threads and atexit handlers).
 class DynamicLibrary {
  public:
-  /// Tries, in order: already loaded in the process, $STOF_CUDA_HOME, pip's nvidia folders beside
-  /// any Python in $VIRTUAL_ENV, the per-user cache (scripts/setup), the toolkit folder, the
-  /// system's default search. Throws NotFound listing what was tried.
+  /// Tries, in order: already loaded in the process, $STOF_CUDA_HOME, the nvidia folders of pip in
+  /// $VIRTUAL_ENV, $CONDA_PREFIX, the environment of the python3 on PATH, ~/.local and /usr/local,
+  /// the per-user cache (scripts/setup), the toolkit folder, the system's default search. Throws
+  /// NotFound listing what was tried.
   static DynamicLibrary open(const std::vector<std::string>& names);
 
   /// Loads a library of the same folder, so that this one finds it when it opens it by bare name.

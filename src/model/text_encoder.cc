@@ -190,8 +190,8 @@ Tensor TextEncoder::embed(const std::vector<std::string>& texts, const EncodeOpt
   impl_->run(texts, options, timing,
              [&](const model::PackedTexts& packed, std::span<const std::size_t> indices,
                  model::EncoderTiming& spent) {
-               const Tensor vectors = impl_->encoder().pooled(packed, options.mask,
-                                                              impl_->sentence.pooling, spent);
+               const Tensor vectors =
+                   impl_->encoder().pooled(packed, options.mask, impl_->sentence.pooling, spent);
                const float* vector = vectors.as<float>().data();
                for (const std::size_t text : indices) {
                  float* row = out + static_cast<std::int64_t>(text) * hidden;

@@ -46,6 +46,8 @@ void make_terminal(Pipe& stream) {
   else
     ::dup2(out, STDOUT_FILENO);
   std::signal(SIGPIPE, SIG_DFL);
+  // A GPU would be taken and named; what is tested here is the same on every machine.
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

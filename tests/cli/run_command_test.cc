@@ -123,11 +123,18 @@ TEST(Run, CutsAtMaxTokensAndSaysSo) {
               HasSubstr("max_tokens: expected"));
 }
 
-TEST(Run, RefusesWhatThisBuildLacks) {
-  EXPECT_EQ(user_error(run_stof({"run", "x", "--device", "cuda"})),
-            "--device: expected auto or cpu, got cuda; this build has no CUDA backend");
-  EXPECT_THAT(user_error(run_stof({"run", "x", "--dtype", "bf16"})),
-              StartsWith("--dtype: expected fp32, got bf16"));
+TEST(Run, SaysWhatAGpuNeedsWhereThereIsNone) {
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--device", "cuda"})), HasSubstr("NVIDIA driver"));
+  // A 16-bit type is only to be had on a GPU.
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--dtype", "bf16"})), HasSubstr("NVIDIA driver"));
+}
+
+TEST(Run, RefusesTypesThatTheDeviceDoesNotHave) {
+  EXPECT_EQ(user_error(run_stof({"run", "x", "--device", "cpu", "--dtype", "fp16"})),
+            "--dtype: on the CPU encoders compute in fp32, got fp16");
+  EXPECT_EQ(user_error(run_stof({"run", "x", "--device", "cuda", "--dtype", "fp32"})),
+            "--dtype: on a GPU encoders compute in fp16 or bf16, got fp32");
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--dtype", "int8"})), HasSubstr("auto|fp32"));
 }
 
 TEST(Run, RefusesMissingAndBrokenText) {

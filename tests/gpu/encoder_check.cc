@@ -81,10 +81,9 @@ void check_mask(const CudaBertEncoder& encoder, const TinyBert& oracle, const Pa
   for (std::size_t i = 0; i + 1 < texts.offsets.size(); ++i) {
     const auto begin = static_cast<std::size_t>(texts.offsets[i]),
                end = static_cast<std::size_t>(texts.offsets[i + 1]);
-    expected.push_back(
-        oracle.run({texts.ids.begin() + static_cast<std::ptrdiff_t>(begin),
-                    texts.ids.begin() + static_cast<std::ptrdiff_t>(end)},
-                   mask));
+    expected.push_back(oracle.run({texts.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   texts.ids.begin() + static_cast<std::ptrdiff_t>(end)},
+                                  mask));
     for (std::size_t t = begin; t < end; ++t)
       compare(states.as<float>().data() + t * hidden, expected.back()[t - begin], &worst);
   }
@@ -108,9 +107,9 @@ void check_mask(const CudaBertEncoder& encoder, const TinyBert& oracle, const Pa
 PackedTexts random_texts(std::int64_t longest, std::int64_t vocab) {
   std::mt19937 random(3);
   PackedTexts texts;
-  for (const std::int64_t length : {longest, longest, std::int64_t{65}, std::int64_t{64},
-                                    std::int64_t{17}, std::int64_t{17}, std::int64_t{17},
-                                    std::int64_t{1}}) {
+  for (const std::int64_t length :
+       {longest, longest, std::int64_t{65}, std::int64_t{64}, std::int64_t{17}, std::int64_t{17},
+        std::int64_t{17}, std::int64_t{1}}) {
     if (length > longest) continue;
     std::vector<std::int32_t> ids;
     for (std::int64_t i = 0; i < length; ++i)

@@ -26,11 +26,11 @@ struct HeuristicResult {
 };
 static_assert(sizeof(HeuristicResult) == 96);
 
-constexpr int kFloat32 = 0, kFloat16 = 2, kBFloat16 = 14;      // cudaDataType
-constexpr int kComputeFloat32 = 68;                            // cublasComputeType_t
-constexpr std::int32_t kTranspose = 1;                         // cublasOperation_t
-constexpr int kTransA = 3, kEpilogue = 7, kBiasPointer = 8;    // cublasLtMatmulDescAttributes_t
-constexpr int kMaxWorkspaceBytes = 1;                          // cublasLtMatmulPreferenceAttributes_t
+constexpr int kFloat32 = 0, kFloat16 = 2, kBFloat16 = 14;    // cudaDataType
+constexpr int kComputeFloat32 = 68;                          // cublasComputeType_t
+constexpr std::int32_t kTranspose = 1;                       // cublasOperation_t
+constexpr int kTransA = 3, kEpilogue = 7, kBiasPointer = 8;  // cublasLtMatmulDescAttributes_t
+constexpr int kMaxWorkspaceBytes = 1;                        // cublasLtMatmulPreferenceAttributes_t
 
 int data_type(DType element) {
   switch (element) {
@@ -158,8 +158,7 @@ namespace {
 /// our W [out, in] is a matrix of `out` columns that is transposed, and bias runs down the columns.
 class Operation {
  public:
-  Operation(const CublasLt& library, const GemmShape& shape, CUdeviceptr bias)
-      : library_(library) {
+  Operation(const CublasLt& library, const GemmShape& shape, CUdeviceptr bias) : library_(library) {
     library.check(library.create_descriptor(&handle_, kComputeFloat32, kFloat32),
                   "describing " + shape.describe());
     set(kTransA, kTranspose);
@@ -185,10 +184,10 @@ class MatrixLayout {
  public:
   MatrixLayout(const CublasLt& library, DType element, std::int64_t rows, std::int64_t columns)
       : library_(library) {
-    library.check(library.create_layout(&handle_, data_type(element),
-                                        static_cast<std::uint64_t>(rows),
-                                        static_cast<std::uint64_t>(columns), rows),
-                  "describing a matrix");
+    library.check(
+        library.create_layout(&handle_, data_type(element), static_cast<std::uint64_t>(rows),
+                              static_cast<std::uint64_t>(columns), rows),
+        "describing a matrix");
   }
   ~MatrixLayout() { library_.destroy_layout(handle_); }
   MatrixLayout(const MatrixLayout&) = delete;
@@ -238,11 +237,11 @@ void Gemm::run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr wor
   const CublasLt& library = *choice.library;
   const float one = 1, zero = 0;
   const auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void*>(address); };
-  const Status status = library.multiply(
-      library.handle(), impl_->operation.handle(), &one, pointer(weight), choice.weight.handle(),
-      pointer(x), choice.x.handle(), &zero, pointer(y), choice.y.handle(), pointer(y),
-      choice.y.handle(), &choice.algorithm, pointer(workspace), GemmPlanner::kWorkspaceBytes,
-      stream);
+  const Status status =
+      library.multiply(library.handle(), impl_->operation.handle(), &one, pointer(weight),
+                       choice.weight.handle(), pointer(x), choice.x.handle(), &zero, pointer(y),
+                       choice.y.handle(), pointer(y), choice.y.handle(), &choice.algorithm,
+                       pointer(workspace), GemmPlanner::kWorkspaceBytes, stream);
   if (status != 0) library.check(status, "computing " + choice.shape.describe());
 }
 
@@ -266,8 +265,7 @@ Gemm GemmPlanner::plan(const GemmShape& shape, CUdeviceptr bias) {
   Preference preference = nullptr;
   library_->check(library_->create_preference(&preference), "choosing an algorithm");
   const std::size_t limit = kWorkspaceBytes;
-  Status status =
-      library_->set_preference(preference, kMaxWorkspaceBytes, &limit, sizeof limit);
+  Status status = library_->set_preference(preference, kMaxWorkspaceBytes, &limit, sizeof limit);
   HeuristicResult best{};
   int found = 0;
   if (status == 0)

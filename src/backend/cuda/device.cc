@@ -68,12 +68,11 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes, const std::string& what) : bytes_(
   if (result == 0) return;
   std::size_t free = 0, total = 0;
   const bool known = driver.cuMemGetInfo(&free, &total) == 0;
-  driver.check(result,
-               fmt::format("allocating {} ({} bytes) of GPU memory for {}{}", human_bytes(bytes),
-                           bytes, what,
-                           known ? fmt::format(", where {} ({} bytes) of {} are free",
-                                               human_bytes(free), free, human_bytes(total))
-                                 : ""));
+  driver.check(result, fmt::format("allocating {} ({} bytes) of GPU memory for {}{}",
+                                   human_bytes(bytes), bytes, what,
+                                   known ? fmt::format(", where {} ({} bytes) of {} are free",
+                                                       human_bytes(free), free, human_bytes(total))
+                                         : ""));
 }
 
 DeviceBuffer::~DeviceBuffer() {

@@ -6,8 +6,17 @@
 namespace stof::cuda {
 namespace {
 
+jit::DynamicLibrary open_library() {
+  try {
+    return jit::DynamicLibrary::open({"libcuda.so.1"});
+  } catch (const Error&) {
+    throw_error(ErrorCode::kNotFound,
+                "no NVIDIA driver here (libcuda.so.1): install NVIDIA's driver, or use the CPU");
+  }
+}
+
 Driver open_driver() {
-  const auto library = jit::DynamicLibrary::open({"libcuda.so.1"});
+  const auto library = open_library();
   Driver driver{};
   driver.path = library.path();
   const auto bind = [&](auto& function, const char* name) {
@@ -52,7 +61,14 @@ Driver open_driver() {
   bind(driver.cuEventElapsedTime, "cuEventElapsedTime");
   bind(driver.cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled");
   const auto init = library.function<CUresult (*)(unsigned)>("cuInit");
-  driver.check(init(0), "starting the CUDA driver");
+  const CUresult started = init(0);
+  constexpr CUresult kNoDevice = 100;
+  STOF_CHECK(
+      started != kNoDevice, kNotFound,
+      "the NVIDIA driver ({}) sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
+      "the CPU",
+      driver.path);
+  driver.check(started, "starting the CUDA driver");
   return driver;
 }
 

@@ -18,8 +18,8 @@ const Kernel& loaded_kernel(const KernelSource& source, const Device& device) {
   if (found != kernels.end()) return found->second;
   const std::string cubin = jit::cubin_for(source.name, source.text, device.facts().target());
   return kernels
-      .emplace(key, Kernel(source.name, cubin, source.entry, source.shared_bytes,
-                           source.early_start))
+      .emplace(key,
+               Kernel(source.name, cubin, source.entry, source.shared_bytes, source.early_start))
       .first->second;
 }
 

@@ -16,8 +16,8 @@ struct KernelSource {
   bool early_start = false;
 };
 
-/// Loaded before, or from the cache, or compiled. The kernel lives as long as the process. Safe from
-/// several threads. Throws what jit::cubin_for() throws.
+/// Loaded before, or from the cache, or compiled. The kernel lives as long as the process. Safe
+/// from several threads. Throws what jit::cubin_for() throws.
 const Kernel& loaded_kernel(const KernelSource& source, const Device& device);
 
 }  // namespace stof::cuda

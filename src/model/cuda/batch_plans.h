@@ -1,6 +1,6 @@
 #pragma once
-// What a batch needs before it can run on a GPU: attention plans for its lengths and products for its
-// number of rows. Both are kept, so that batches like earlier ones are planned at once.
+// What a batch needs before it can run on a GPU: attention plans for its lengths and products for
+// its number of rows. Both are kept, so that batches like earlier ones are planned at once.
 
 #include <cstdint>
 #include <map>

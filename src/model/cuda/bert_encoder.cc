@@ -35,10 +35,10 @@ class Stream {
 /// Activations of a batch of up to `rows` rows and `texts` texts.
 struct Activations {
   std::int64_t rows = 0, texts = 0;
-  cuda::DeviceBuffer states;   ///< [rows, hidden]: the residual stream
-  cuda::DeviceBuffer context;  ///< [rows, hidden]: attention's output
-  cuda::DeviceBuffer product;  ///< [rows, hidden]: what joins the residual stream
-  cuda::DeviceBuffer wide;     ///< [rows, 3 hidden] q, k, v; then [rows, inner]
+  cuda::DeviceBuffer states;          ///< [rows, hidden]: the residual stream
+  cuda::DeviceBuffer context;         ///< [rows, hidden]: attention's output
+  cuda::DeviceBuffer product;         ///< [rows, hidden]: what joins the residual stream
+  cuda::DeviceBuffer wide;            ///< [rows, 3 hidden] q, k, v; then [rows, inner]
   cuda::DeviceBuffer ids, positions;  ///< int32 [rows]
   cuda::DeviceBuffer offsets;         ///< int64 [texts + 1]
   cuda::DeviceBuffer vectors;         ///< float32 [texts, hidden]
@@ -214,8 +214,8 @@ void download(void* to, const cuda::DeviceBuffer& from, std::size_t bytes, cuda:
 void check_finite(const Tensor& result, DType dtype) {
   for (const float value : result.as<float>())
     STOF_CHECK(std::isfinite(value), kUnsupported,
-               "{}: this model's values overflowed on these texts; compute in {}",
-               to_string(dtype), dtype == DType::kFloat16 ? "bfloat16" : "float32, on the CPU");
+               "{}: this model's values overflowed on these texts; compute in {}", to_string(dtype),
+               dtype == DType::kFloat16 ? "bfloat16" : "float32, on the CPU");
 }
 
 }  // namespace

@@ -62,9 +62,8 @@ class Collector {
       for (const TensorView& part : piece.parts) {
         const Tensor converted = Tensor::converted(part, piece.dtype);
         check_range(converted, piece.name);
-        driver.check(
-            driver.cuMemcpyHtoDAsync(at, converted.data(), converted.bytes(), nullptr),
-            "uploading " + piece.name);
+        driver.check(driver.cuMemcpyHtoDAsync(at, converted.data(), converted.bytes(), nullptr),
+                     "uploading " + piece.name);
         driver.check(driver.cuStreamSynchronize(nullptr), "uploading " + piece.name);
         at += converted.bytes();
       }
@@ -87,8 +86,7 @@ DeviceWeights upload_weights(const BertWeights& weights, const BertConfig& confi
   TensorView segment = weights.segment_embeddings;  // single texts use the first row only
   segment.shape[0] = 1;
   collect.elements("word embeddings", {weights.word_embeddings}, &out.embeddings.words);
-  collect.elements("position embeddings", {weights.position_embeddings},
-                   &out.embeddings.positions);
+  collect.elements("position embeddings", {weights.position_embeddings}, &out.embeddings.positions);
   collect.elements("segment embeddings", {segment}, &out.embeddings.segment);
   collect.norm("embedding norm", weights.embedding_norm, epsilon, &out.embeddings.norm);
   out.layers.resize(weights.layers.size());

@@ -1,18 +1,22 @@
 #pragma once
 // Programmatic dependent launch: the next kernel of the stream may set itself up while this one
-// runs (PTX ISA, "griddepcontrol").
+// runs (PTX ISA, "griddepcontrol"). Before sm_90 launches do not overlap and nothing is to be said.
 
 namespace stof::ptx {
 
 /// Blocks of the next kernel may start once every block of this one has said so.
 __device__ __forceinline__ void allow_next_kernel() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 /// Returns when the previous kernel has finished and its writes are visible. No global memory that
 /// another kernel may touch is read or written before this.
 __device__ __forceinline__ void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 }  // namespace stof::ptx

@@ -15,19 +15,19 @@ int chunks(int head_dim) { return (head_dim + 63) / 64; }
 
 }  // namespace
 
-int Sm90AttentionConfig::payload_bytes() const {
+int AttentionConfig::payload_bytes() const {
   const int words = (tile_kv / 2 + 31) / 32;
   return 128 * 4 * words * (query_rows() / 64);
 }
 
-int Sm90AttentionConfig::shared_bytes() const {
+int AttentionConfig::shared_bytes() const {
   const int query = query_stages * warpgroups * 64 * 128 * chunks(head_dim_qk);
   const int ring =
       stages * (tile_kv * 128 * (chunks(head_dim_qk) + chunks(head_dim_v)) + payload_bytes());
   return query + ring + 32 * query_stages + 8 * (2 * query_stages + 4 * stages);
 }
 
-std::string Sm90AttentionConfig::name() const {
+std::string AttentionConfig::name() const {
   return fmt::format("sm90_{}_qk{}_v{}_w{}_kv{}_s{}q{}_b{}r{}{}{}{}{}",
                      element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
                      warpgroups, tile_kv, stages, query_stages, blocks_per_sm, consumer_registers,
@@ -35,7 +35,7 @@ std::string Sm90AttentionConfig::name() const {
                      softcap ? "_softcap" : "", merge ? "_merge" : "");
 }
 
-void Sm90AttentionConfig::validate() const {
+void AttentionConfig::validate() const {
   for (const int head_dim : {head_dim_qk, head_dim_v})
     STOF_CHECK(head_dim >= 8 && head_dim <= 256 && head_dim % 8 == 0, kInternal,
                "head dimension: expected a multiple of 8 from 8 to 256, got {}", head_dim);
@@ -49,7 +49,7 @@ void Sm90AttentionConfig::validate() const {
              blocks_per_sm, kSharedLimit / blocks_per_sm);
 }
 
-std::string emit_attention(const Sm90AttentionConfig& config) {
+std::string emit_attention(const AttentionConfig& config) {
   config.validate();
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   std::string text = "// " + config.name() + "\n#include \"ptx/types.cuh\"\nnamespace stof {\n";

@@ -9,7 +9,7 @@ namespace stof::codegen {
 
 /// One point of the kernel's design space; kernels/attention/sm90_blockwise/config.cuh derives the
 /// rest. Every field is part of the compiled kernel.
-struct Sm90AttentionConfig {
+struct AttentionConfig {
   DType element = DType::kBFloat16;
   int head_dim_qk = 128;  ///< 8..256, multiple of 8
   int head_dim_v = 128;   ///< 8..256, multiple of 8
@@ -36,6 +36,6 @@ struct Sm90AttentionConfig {
 };
 
 /// The translation unit: Config, wgmma wrappers and the entry `attention`.
-std::string emit_attention(const Sm90AttentionConfig& config);
+std::string emit_attention(const AttentionConfig& config);
 
 }  // namespace stof::codegen

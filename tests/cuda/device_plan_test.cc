@@ -20,8 +20,8 @@ AttentionProblem small_problem(std::int64_t seq_q, std::int64_t seq_kv) {
   return p;
 }
 
-codegen::Sm90AttentionConfig config_of(int warpgroups, int tile_kv, bool packed) {
-  codegen::Sm90AttentionConfig config;
+codegen::AttentionConfig config_of(int warpgroups, int tile_kv, bool packed) {
+  codegen::AttentionConfig config;
   config.head_dim_qk = config.head_dim_v = 64;
   config.warpgroups = warpgroups;
   config.tile_kv = tile_kv;
@@ -32,7 +32,7 @@ codegen::Sm90AttentionConfig config_of(int warpgroups, int tile_kv, bool packed)
 /// Reads the device plan as the kernel does: which pairs does it compute and show?
 class Interpreter {
  public:
-  Interpreter(const DevicePlan& plan, const codegen::Sm90AttentionConfig& config,
+  Interpreter(const DevicePlan& plan, const codegen::AttentionConfig& config,
               const AttentionProblem& problem)
       : plan_(plan), config_(config), problem_(problem) {
     const std::int64_t heads = problem.num_heads_q;
@@ -88,7 +88,7 @@ class Interpreter {
         }
   }
   const DevicePlan& plan_;
-  const codegen::Sm90AttentionConfig& config_;
+  const codegen::AttentionConfig& config_;
   const AttentionProblem& problem_;
   std::vector<int> seen_;
   bool past_end_ = false;

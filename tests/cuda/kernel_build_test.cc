@@ -14,7 +14,7 @@ namespace stof::cuda {
 namespace {
 
 /// Configurations of every candidate of a few masks at one head dimension.
-std::vector<codegen::Sm90AttentionConfig> registered_configs(std::int64_t head_dim_qk,
+std::vector<codegen::AttentionConfig> registered_configs(std::int64_t head_dim_qk,
                                                              std::int64_t head_dim_v, DType dtype,
                                                              float softcap) {
   AttentionProblem problem;
@@ -25,7 +25,7 @@ std::vector<codegen::Sm90AttentionConfig> registered_configs(std::int64_t head_d
   problem.head_dim_v = head_dim_v;
   problem.dtype = dtype;
   problem.softcap = softcap;
-  std::vector<codegen::Sm90AttentionConfig> configs;
+  std::vector<codegen::AttentionConfig> configs;
   std::set<std::string> names;
   for (const auto& candidate :
        enumerate_candidates(problem, mask::causal() & mask::strided(64, 128), 132))

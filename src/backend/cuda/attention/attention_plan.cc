@@ -28,7 +28,7 @@ struct KernelParams {
 static_assert(sizeof(KernelParams) == 120, "records.cuh asserts the same");
 
 /// Kernels of this process, compiled once each.
-const Kernel& kernel_for(const codegen::Sm90AttentionConfig& config, const Device& device) {
+const Kernel& kernel_for(const codegen::AttentionConfig& config, const Device& device) {
   static std::mutex mutex;
   static std::unordered_map<std::string, Kernel> kernels;
   const std::string key = config.name() + "@" + std::to_string(device.facts().ordinal);
@@ -122,7 +122,7 @@ void check_outputs(const AttentionTensors& t) {
 
 /// One launch, ready: kernel and lists in device memory.
 struct DevicePass {
-  codegen::Sm90AttentionConfig config;
+  codegen::AttentionConfig config;
   std::int64_t step = 1;
   const Kernel* kernel = nullptr;
   DeviceBuffer records, partial, runs, payloads, queue;

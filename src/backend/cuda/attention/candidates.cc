@@ -40,7 +40,7 @@ std::vector<Pass> passes_for(const AttentionProblem& problem,
 
 /// The stored rows a merging pass holds beside its own: three warpgroups have 160 registers a
 /// thread, and wide heads need them for the output.
-bool can_merge(const codegen::Sm90AttentionConfig& config) {
+bool can_merge(const codegen::AttentionConfig& config) {
   return config.warpgroups < 3 && config.head_dim_v <= 128;
 }
 

@@ -12,7 +12,7 @@ namespace stof::cuda {
 
 /// One launch.
 struct Pass {
-  codegen::Sm90AttentionConfig config;
+  codegen::AttentionConfig config;
   std::shared_ptr<const mask::BlockMask> blocks;  ///< in residue order of `step`
   std::int64_t step = 1;
   double predicted_us = 0;

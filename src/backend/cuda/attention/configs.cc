@@ -5,7 +5,7 @@
 namespace stof::cuda {
 namespace {
 
-using Config = codegen::Sm90AttentionConfig;
+using Config = codegen::AttentionConfig;
 
 Config base_config(const AttentionProblem& problem) {
   Config config;

@@ -9,7 +9,7 @@
 namespace stof::cuda {
 
 /// shared_heads: all heads of a batch entry have one mask, so that they can be packed.
-std::vector<codegen::Sm90AttentionConfig> sm90_configs(const AttentionProblem& problem,
+std::vector<codegen::AttentionConfig> sm90_configs(const AttentionProblem& problem,
                                                        bool shared_heads);
 
 }  // namespace stof::cuda

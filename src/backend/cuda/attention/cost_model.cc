@@ -115,7 +115,7 @@ std::vector<std::vector<TileCounts>> count_tiles(const mask::BlockMask& mask, st
 }
 
 Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
-                       const codegen::Sm90AttentionConfig& config, int num_sms) {
+                       const codegen::AttentionConfig& config, int num_sms) {
   const auto counts = count_tiles(mask, config.query_rows(), config.tile_kv);
   const UnitCosts costs = unit_costs(config);
   Workload work;
@@ -137,7 +137,7 @@ Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& m
   return work;
 }
 
-UnitCosts unit_costs(const codegen::Sm90AttentionConfig& config) {
+UnitCosts unit_costs(const codegen::AttentionConfig& config) {
   const std::vector<CalibratedConfig>& table = calibrated_configs();
   const auto work = [](int rows, int tile_kv, int head_dims) {
     return 1.0 * rows * tile_kv * head_dims;

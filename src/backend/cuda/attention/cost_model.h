@@ -28,7 +28,7 @@ struct Workload {
   int num_blocks = 1;                       ///< persistent blocks
 };
 Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
-                       const codegen::Sm90AttentionConfig& config, int num_sms);
+                       const codegen::AttentionConfig& config, int num_sms);
 
 /// Nanoseconds a persistent block needs, for one configuration on one GPU.
 struct UnitCosts {
@@ -39,7 +39,7 @@ struct UnitCosts {
 };
 /// Measured costs where the configuration was calibrated, else scaled by operations from the
 /// nearest calibrated one.
-UnitCosts unit_costs(const codegen::Sm90AttentionConfig& config);
+UnitCosts unit_costs(const codegen::AttentionConfig& config);
 
 /// Microseconds. The queue is dearest first, so the makespan is near the larger of the mean load
 /// of a block and its longest item, plus part of an item.

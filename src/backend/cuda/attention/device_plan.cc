@@ -15,7 +15,7 @@ namespace {
 /// (i&1).
 class PayloadStore {
  public:
-  PayloadStore(const plan::MaskPlan& plan, const codegen::Sm90AttentionConfig& config,
+  PayloadStore(const plan::MaskPlan& plan, const codegen::AttentionConfig& config,
                std::vector<std::uint32_t>* out)
       : plan_(plan), config_(config), words_per_payload_(config.payload_bytes() / 4), out_(out) {}
 
@@ -58,7 +58,7 @@ class PayloadStore {
   }
 
   const plan::MaskPlan& plan_;
-  const codegen::Sm90AttentionConfig& config_;
+  const codegen::AttentionConfig& config_;
   const std::size_t words_per_payload_;
   std::vector<std::uint32_t>* out_;
   std::unordered_map<std::int32_t, std::int32_t> of_plan_;
@@ -103,7 +103,7 @@ std::size_t DevicePlan::bytes() const {
          runs.size() * sizeof(plan::TileRun) + payloads.size() * 4;
 }
 
-plan::PlanConfig plan_config(const codegen::Sm90AttentionConfig& config) {
+plan::PlanConfig plan_config(const codegen::AttentionConfig& config) {
   plan::PlanConfig wanted;
   wanted.kernel = "sm90_blockwise";
   wanted.tile_q = config.query_rows();
@@ -112,7 +112,7 @@ plan::PlanConfig plan_config(const codegen::Sm90AttentionConfig& config) {
 }
 
 DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
-                             const codegen::Sm90AttentionConfig& config, int num_blocks) {
+                             const codegen::AttentionConfig& config, int num_blocks) {
   const std::int64_t heads_per_record = config.pack_heads ? config.warpgroups : 1;
   const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
   STOF_CHECK(group % heads_per_record == 0, kUnsupported,

@@ -27,11 +27,11 @@ struct DevicePlan {
 };
 
 /// The tile shape the kernel wants of its MaskPlan.
-plan::PlanConfig plan_config(const codegen::Sm90AttentionConfig& config);
+plan::PlanConfig plan_config(const codegen::AttentionConfig& config);
 
 /// A ragged last key tile becomes partial (its padding bits are 0), so that the kernel's full tiles
 /// need no bounds. `num_blocks` persistent blocks will pop the queue.
 DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
-                             const codegen::Sm90AttentionConfig& config, int num_blocks);
+                             const codegen::AttentionConfig& config, int num_blocks);
 
 }  // namespace stof::cuda

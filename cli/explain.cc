@@ -19,6 +19,8 @@ struct Options {
   std::int64_t heads_kv = 0;  // 0: as many as query heads
   std::int64_t head_dim = 128;
   std::string dtype = "bf16";
+  int capability = 90;
+  int num_sms = 132;
   bool json = false;
 };
 
@@ -41,21 +43,38 @@ void explain(const Options& options) {
     throw Error(ErrorCode::kUnsupported,
                 "mask: expected an expression or a dense array, got a block mask file");
   const AttentionProblem problem = make_problem(options, source);
-  const auto candidates = cuda::AttentionPlan::candidates(problem, *source.expression);
+  const auto candidates = cuda::AttentionPlan::candidates(problem, *source.expression,
+                                                          {options.capability, options.num_sms});
   if (options.json) {
     nlohmann::ordered_json json = {{"mask", source.title}, {"problem", problem.describe()}};
     for (const auto& candidate : candidates)
-      json["candidates"].push_back(
-          {{"kernel", candidate.name}, {"predicted_us", candidate.predicted_us}});
+      if (candidate.feasible)
+        json["candidates"].push_back({{"kernel", candidate.name},
+                                      {"predicted_us", candidate.predicted_us},
+                                      {"only_by_name", candidate.reason}});
+      else
+        json["infeasible"].push_back({{"kernel", candidate.name}, {"reason", candidate.reason}});
     print_out("{}\n", json.dump());
     return;
   }
   print_out("mask     {}\nproblem  {}\n", source.title, problem.describe());
-  print_out("costs    of an NVIDIA H200; the first is what a plan picks\n\n");
-  std::vector<std::vector<std::string>> rows = {{"kernel", "predicted"}};
-  for (const auto& candidate : candidates)
-    rows.push_back({candidate.name, fmt::format("{:.1f} us", candidate.predicted_us)});
+  print_out(
+      "costs    sm90: measured on an NVIDIA H200, sm80: guessed; the first is what a plan "
+      "picks\n\n");
+  std::vector<std::vector<std::string>> rows = {{"kernel", "predicted"}}, named;
+  std::string reasons, by_name_reason;
+  for (const auto& candidate : candidates) {
+    if (!candidate.feasible) {
+      reasons += fmt::format("{}  {}\n", candidate.name, candidate.reason);
+      continue;
+    }
+    auto& list = candidate.reason.empty() ? rows : named;
+    list.push_back({candidate.name, fmt::format("{:.1f} us", candidate.predicted_us)});
+    by_name_reason = candidate.reason;
+  }
   print_out("{}", format_table(rows));
+  if (!named.empty()) print_out("\nonly when named: {}\n{}", by_name_reason, format_table(named));
+  if (!reasons.empty()) print_out("\ncannot run:\n{}", reasons);
 }
 
 }  // namespace
@@ -73,8 +92,14 @@ void add_explain_command(CLI::App& app, const Program&) {
   command.add_option("--heads-kv", options->heads_kv, "Key/value heads (default: as --heads)")
       ->transform(whole_number(1, 65536));
   command.add_option("--head-dim", options->head_dim, "Width of a head (default 128)")
-      ->transform(whole_number(8, 256));
+      ->transform(whole_number(8, 512));
   command.add_option("--dtype", options->dtype, "bf16 or fp16")->check(one_of({"bf16", "fp16"}));
+  command
+      .add_option("--capability", options->capability,
+                  "The GPU's compute capability times ten (default 90: H100, H200)")
+      ->transform(whole_number(50, 129));
+  command.add_option("--sms", options->num_sms, "Its multiprocessors (default 132)")
+      ->transform(whole_number(1, 1024));
   command.add_flag("--json", options->json, "One JSON document");
   command.footer(
       examples({"stof explain attention \"bigbird()\" --seq 16384 --heads 32 --heads-kv 8",

@@ -1,6 +1,8 @@
 // Checks and times the GPU attention kernels on the benchmark grid; one line a (shape, mask,
 // kernel).
-//   bench_gpu_attention [MASK...] [--json FILE]
+//   bench_gpu_attention [MASK...] [--kernel PART] [--json FILE]
+// Kernels that a plan picks only when named run on the dense and causal masks; with --kernel all
+// whose name contains PART run, and no others.
 
 #include <algorithm>
 #include <cmath>
@@ -107,26 +109,34 @@ std::vector<std::pair<std::string, mask::Mask>> grid_masks(std::int64_t seq) {
           {"strided", causal() & strided(128, 128)}};
 }
 
-/// Without the prefix every name shares.
+/// Without the type every name shares.
 std::string short_name(std::string name) {
-  for (std::size_t at; (at = name.find("sm90_bf16_")) != std::string::npos;) name.erase(at, 10);
+  for (std::size_t at; (at = name.find("_bf16_")) != std::string::npos;) name.erase(at, 5);
   return name;
+}
+
+bool is_wanted(const cuda::Candidate& candidate, const std::string& mask,
+               const std::string& kernel_part) {
+  if (!kernel_part.empty()) return candidate.name().find(kernel_part) != std::string::npos;
+  return candidate.by_name_only.empty() || mask == "dense" || mask == "causal";
 }
 
 void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
               const AttentionProblem& problem, const std::string& name,
-              const mask::Mask& expression, std::FILE* json) {
+              const mask::Mask& expression, const std::string& kernel_part, std::FILE* json) {
   const mask::ScoreShape shape{problem.batch, problem.num_heads_q, problem.seq_q, problem.seq_kv};
   const mask::Mask bound = expression.bind(shape);
   const auto stats = compute_stats(build_block_mask(expression, shape));
   const double flops =
       4.0 * static_cast<double>(stats.visible_pairs) * static_cast<double>(problem.head_dim_qk);
-  for (const cuda::Candidate& candidate :
-       cuda::enumerate_candidates(problem, expression, device.facts().num_sms)) {
+  const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,
+                                  device.facts().num_sms, 16};
+  for (const cuda::Candidate& candidate : cuda::enumerate_candidates(problem, expression, target)) {
+    if (!is_wanted(candidate, name, kernel_part)) continue;
     const std::string kernel = candidate.name();
     const double predicted = candidate.predicted_us();
-    const cuda::Workload work = cuda::make_workload(
-        problem, *candidate.passes[0].blocks, candidate.passes[0].config, device.facts().num_sms);
+    const cuda::Workload work = cuda::make_workload(problem, *candidate.passes[0].blocks,
+                                                    candidate.passes[0].config, target);
     try {
       const auto plan = cuda::AttentionPlan::build(problem, expression, kernel);
       data.poison();
@@ -166,9 +176,12 @@ void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
 int main(int argc, char** argv) {
   std::FILE* json = nullptr;
   std::vector<std::string> only;
+  std::string kernel_part;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc)
       json = std::fopen(argv[++i], "a");
+    else if (std::strcmp(argv[i], "--kernel") == 0 && i + 1 < argc)
+      kernel_part = argv[++i];
     else
       only.emplace_back(argv[i]);
   }
@@ -184,7 +197,7 @@ int main(int argc, char** argv) {
     const bench::DeviceTensors data(problem, device);
     for (const auto& [name, expression] : grid_masks(s.seq))
       if (only.empty() || std::find(only.begin(), only.end(), name) != only.end())
-        run_case(device, data, problem, name, expression, json);
+        run_case(device, data, problem, name, expression, kernel_part, json);
   }
   if (json != nullptr) std::fclose(json);
   return 0;

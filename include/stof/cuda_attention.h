@@ -19,29 +19,39 @@ struct PlanFacts {
   double predicted_us = 0;       ///< by the analytical model
 };
 
-/// A way to run a problem and what the analytical model says of it.
+/// A way to run a problem and what the analytical model says of it, or a kernel that cannot.
 struct CandidateFacts {
   std::string name;
   double predicted_us = 0;
+  bool feasible = true;
+  std::string reason;  ///< why it is never picked: not feasible, or only when named
+};
+
+/// What decides which kernels can run.
+struct GpuModel {
+  int compute_capability = 90;  ///< major * 10 + minor
+  int num_sms = 132;            ///< 132: H100, H200
+  int alignment = 16;           ///< see AttentionPlan::build
 };
 
 /// A problem with its mask planned and its kernel compiled for one GPU. Immutable; run() may be
 /// called from several threads as long as they use different plans or the same stream.
 class AttentionPlan {
  public:
-  /// Builds for the kernel the model picks, or for one named as candidates() does. Throws NotFound
-  /// without a GPU, Unsupported naming what no kernel can honour.
+  /// Builds for the kernel the model picks, or for one named as candidates() does. `alignment`:
+  /// bytes that divide the addresses of q, k and v and their strides but the last; below 16 slower
+  /// kernels run. Throws NotFound without a GPU, Unsupported naming what no kernel can honour.
   static AttentionPlan build(const AttentionProblem& problem, const mask::Mask& mask,
-                             const std::string& kernel = "", int device = 0);
+                             const std::string& kernel = "", int device = 0, int alignment = 16);
 
-  /// What can run the problem on a Hopper GPU with `num_sms` multiprocessors (132: H100, H200), the
-  /// model's pick first. Needs no GPU.
+  /// What can run the problem, the model's pick first, and what cannot. Needs no GPU.
   static std::vector<CandidateFacts> candidates(const AttentionProblem& problem,
-                                                const mask::Mask& mask, int num_sms = 132);
+                                                const mask::Mask& mask, const GpuModel& gpu = {});
 
-  /// Tensors are device memory with the problem's shapes; strides in multiples of 16 bytes except
-  /// the last, which is 1 element. Asynchronous on `stream` (a CUstream; null = default stream);
-  /// neither allocates nor synchronises, so it can be captured in a CUDA graph.
+  /// Tensors are device memory with the problem's shapes, aligned as the plan was built for; out
+  /// and its strides in multiples of 16 bytes, the last stride 1 element. Asynchronous on `stream`
+  /// (a CUstream; null = default stream); neither allocates nor synchronises, so it can be captured
+  /// in a CUDA graph.
   void run(const AttentionTensors& tensors, void* stream) const;
 
   const AttentionProblem& problem() const;

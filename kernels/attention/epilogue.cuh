@@ -40,12 +40,14 @@ __device__ __forceinline__ MergeWeights merge_weights(float stored_lse2, float f
   return {stored * inverse, fresh * inverse};
 }
 
-/// The two rows a thread stores, and with Config::kMerge what an earlier pass left there.
+/// The two rows a thread stores, from first_column on, and with Config::kMerge what an earlier pass
+/// left there. The thread that has column 0 stores the LSE.
 template <class D>
 class OutputRows {
  public:
   __device__ __forceinline__ OutputRows(const AttentionParams& params, const WorkRecord& record,
-                                        int warpgroup) {
+                                        int warpgroup, int first_column = 0)
+      : first_column_(first_column) {
     const int thread = static_cast<int>(threadIdx.x) & 127;
     const i32 head = record.head + (D::kPackHeads ? warpgroup : 0);
     const i32 first = record.q_row + (D::kPackHeads ? 0 : 64 * warpgroup) + 16 * (thread >> 5) +
@@ -57,9 +59,10 @@ class OutputRows {
       const i32 residue = position / params.residue_rows_q;
       const i32 row = (position - residue * params.residue_rows_q) * params.step + residue;
       const i64 lse_row = (static_cast<i64>(record.batch) * params.num_heads_q + head) * params.seq_q + row;
-      lse_[r] = params.lse == nullptr || !inside_[r] ? nullptr : params.lse + lse_row;
+      const bool has_lse = params.lse != nullptr && inside_[r] && first_column == 0;
+      lse_[r] = has_lse ? params.lse + lse_row : nullptr;
       out_[r] = static_cast<unsigned short*>(params.out) + record.batch * params.out_batch_stride +
-                head * params.out_head_stride + row * params.out_row_stride;
+                head * params.out_head_stride + row * params.out_row_stride + first_column;
     }
   }
 
@@ -108,7 +111,8 @@ class OutputRows {
           words[2] = D::Element::add_scaled(words[2], stored_[r][i].z, stored);
           words[3] = D::Element::add_scaled(words[3], stored_[r][i].w, stored);
         }
-        if (inside_[r]) *wide(r, i) = make_uint4(words[0], words[1], words[2], words[3]);
+        if (inside_[r] && is_stored(4 * i + lane_in_quad()))
+          *wide(r, i) = make_uint4(words[0], words[1], words[2], words[3]);
       }
 #pragma unroll
       for (int i = 0; i < kNarrow; ++i) {
@@ -121,9 +125,13 @@ class OutputRows {
 
  private:
   // Blocks of 8 columns: four at a time through a quad transpose, 16 bytes a lane; the rest by word.
-  static constexpr int kBlocks = D::kHeadDimV / 8;
+  static constexpr int kBlocks = D::kOutRegisters / 4;
   static constexpr int kWide = kBlocks / 4, kNarrow = kBlocks % 4;
 
+  /// Where warpgroups divide the columns, the last one's may reach past head_dim_v.
+  __device__ __forceinline__ bool is_stored(int block) const {
+    return 2 * D::kOutRegisters == D::kHeadDimV || first_column_ + 8 * block < D::kHeadDimV;
+  }
   static __device__ __forceinline__ int lane_in_quad() { return static_cast<int>(threadIdx.x) & 3; }
   static __device__ __forceinline__ u32 packed(const float (&out)[D::kOutRegisters], int block,
                                                int r, float factor) {
@@ -136,8 +144,9 @@ class OutputRows {
     return reinterpret_cast<u32*>(out_[r] + (4 * kWide + i) * 8 + 2 * lane_in_quad());
   }
 
+  const int first_column_;
   unsigned short* out_[2];
-  float* lse_[2];  // null: not wanted, or the row is past the end
+  float* lse_[2];  // null: not wanted, not this thread's, or the row is past the end
   bool inside_[2];
   float stored_lse2_[2];
   uint4 stored_[2][kWide > 0 ? kWide : 1];

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "codegen/attention_sm80.h"
 #include "codegen/wgmma.h"
 #include "core/check.h"
 
@@ -15,12 +16,21 @@ int chunks(int head_dim) { return (head_dim + 63) / 64; }
 
 }  // namespace
 
+int AttentionConfig::slabs() const {
+  return family == KernelFamily::kSm90 ? warpgroups : warp_slabs * (split_columns ? 1 : warpgroups);
+}
+
+int AttentionConfig::threads() const {
+  return 128 * (family == KernelFamily::kSm90 ? warpgroups + 1 : warpgroups);
+}
+
 int AttentionConfig::payload_bytes() const {
   const int words = (tile_kv / 2 + 31) / 32;
   return 128 * 4 * words * (query_rows() / 64);
 }
 
 int AttentionConfig::shared_bytes() const {
+  if (family == KernelFamily::kSm80) return sm80_shared_bytes(*this);
   const int query = query_stages * warpgroups * 64 * 128 * chunks(head_dim_qk);
   const int ring =
       stages * (tile_kv * 128 * (chunks(head_dim_qk) + chunks(head_dim_v)) + payload_bytes());
@@ -28,6 +38,7 @@ int AttentionConfig::shared_bytes() const {
 }
 
 std::string AttentionConfig::name() const {
+  if (family == KernelFamily::kSm80) return sm80_name(*this);
   return fmt::format("sm90_{}_qk{}_v{}_w{}_kv{}_s{}q{}_b{}r{}{}{}{}{}",
                      element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
                      warpgroups, tile_kv, stages, query_stages, blocks_per_sm, consumer_registers,
@@ -36,6 +47,7 @@ std::string AttentionConfig::name() const {
 }
 
 void AttentionConfig::validate() const {
+  if (family == KernelFamily::kSm80) return validate_sm80(*this);
   for (const int head_dim : {head_dim_qk, head_dim_v})
     STOF_CHECK(head_dim >= 8 && head_dim <= 256 && head_dim % 8 == 0, kInternal,
                "head dimension: expected a multiple of 8 from 8 to 256, got {}", head_dim);
@@ -51,6 +63,7 @@ void AttentionConfig::validate() const {
 
 std::string emit_attention(const AttentionConfig& config) {
   config.validate();
+  if (config.family == KernelFamily::kSm80) return emit_sm80(config);
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   std::string text = "// " + config.name() + "\n#include \"ptx/types.cuh\"\nnamespace stof {\n";
   text += emit_wgmma_scores(config.element, config.tile_kv);

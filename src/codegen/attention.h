@@ -1,5 +1,5 @@
 #pragma once
-// A Hopper attention kernel's configuration and its source text.
+// A block-wise attention kernel's configuration and its source text.
 
 #include <string>
 
@@ -7,16 +7,23 @@
 
 namespace stof::codegen {
 
-/// One point of the kernel's design space; kernels/attention/sm90_blockwise/config.cuh derives the
-/// rest. Every field is part of the compiled kernel.
+/// The instructions a kernel is built from.
+enum class KernelFamily {
+  kSm90,  ///< warpgroup instructions and the copy engine: kernels/attention/sm90_blockwise
+  kSm80,  ///< warp instructions and per-thread copies: kernels/attention/sm80_blockwise
+};
+
+/// One point of a kernel's design space; config.cuh in the family's folder derives the rest. Every
+/// field is part of the compiled kernel.
 struct AttentionConfig {
+  KernelFamily family = KernelFamily::kSm90;
   DType element = DType::kBFloat16;
-  int head_dim_qk = 128;  ///< 8..256, multiple of 8
-  int head_dim_v = 128;   ///< 8..256, multiple of 8
-  int warpgroups = 2;     ///< consumers of 64 rows each, 1..3
-  int tile_kv = 128;      ///< multiple of 16
-  int stages = 2;         ///< K and V ring depth
-  int query_stages = 1;
+  int head_dim_qk = 128;    ///< 8..256 (sm80: 8..512), multiple of 8
+  int head_dim_v = 128;     ///< likewise
+  int warpgroups = 2;       ///< sm90: consumers of 64 rows each, 1..3; sm80: all warps, 1..2
+  int tile_kv = 128;        ///< multiple of 16
+  int stages = 2;           ///< K and V ring depth; sm80: 1..3, 1 = K and V by turns
+  int query_stages = 1;     ///< sm90 only, as are the register counts and ping_pong
   bool pack_heads = false;  ///< each warpgroup its own head of one group, sharing rows and mask
   bool ping_pong = false;   ///< warpgroups issue matrix instructions in turn
   bool softcap = false;
@@ -24,12 +31,21 @@ struct AttentionConfig {
   int blocks_per_sm = 1;
   int consumer_registers = 240;
   int producer_registers = 24;
+  // sm80 only:
+  int warp_slabs = 1;          ///< 64-row slabs of a warpgroup, 1..2: K and V are read once for all
+  bool split_columns = false;  ///< the two warpgroups share rows and halve the output's columns
+  bool query_in_registers = false;
+  int load_bytes = 16;  ///< 16, 4 or 2: divides the operands' addresses and strides
 
-  int threads() const { return 128 * (warpgroups + 1); }
-  int query_rows() const { return pack_heads ? 64 : 64 * warpgroups; }
+  /// 64-row slabs of a block.
+  int slabs() const;
+  /// Query heads of a work record.
+  int heads_per_record() const { return pack_heads ? slabs() : 1; }
+  int threads() const;
+  int query_rows() const { return pack_heads ? 64 : 64 * slabs(); }
   int payload_bytes() const;
   int shared_bytes() const;
-  /// "sm90_bf16_qk128_v128_w2_kv128_s2q1" and the flags.
+  /// "sm90_bf16_qk128_v128_w2_kv128_s2q1", "sm80_bf16_qk128_v128_w1x2_kv64_s2" and the flags.
   std::string name() const;
   /// Throws Internal naming the field that cannot work.
   void validate() const;

@@ -20,11 +20,24 @@ TEST(Explain, PredictsEveryWayToRunAMaskCheapestFirst) {
                                               .out);
   double last = 0;
   for (const auto& candidate : json.at("candidates")) {
+    if (!candidate.at("only_by_name").get<std::string>().empty()) break;
     EXPECT_GE(candidate.at("predicted_us").get<double>(), last);
     last = candidate.at("predicted_us").get<double>();
   }
   // Sorted by parity the mask has half the tiles.
   EXPECT_THAT(json.at("candidates").at(0).at("kernel").get<std::string>(), HasSubstr("step2"));
+}
+
+TEST(Explain, SaysWhichKernelsCannotRunAndWhy) {
+  const std::string wide =
+      run_stof({"explain", "attention", "causal", "--seq", "256", "--head-dim", "512"}).out;
+  EXPECT_THAT(wide, HasSubstr("sm80_bf16_qk512_v512"));
+  EXPECT_THAT(wide, HasSubstr("sm90  takes head dimensions up to 256, the problem has 512"));
+  const auto json = nlohmann::json::parse(
+      run_stof({"explain", "attention", "causal", "--seq", "256", "--capability", "89", "--json"})
+          .out);
+  EXPECT_EQ(json.at("infeasible").at(0).at("reason"),
+            "needs compute capability 9.0, the GPU has 8.9");
 }
 
 TEST(Explain, RefusesWhatNoKernelTakes) {

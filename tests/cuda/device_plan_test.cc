@@ -29,6 +29,13 @@ codegen::AttentionConfig config_of(int warpgroups, int tile_kv, bool packed) {
   return config;
 }
 
+codegen::AttentionConfig sm80_config(int warp_slabs, int tile_kv, bool packed) {
+  codegen::AttentionConfig config = config_of(1, tile_kv, packed);
+  config.family = codegen::KernelFamily::kSm80;
+  config.warp_slabs = warp_slabs;
+  return config;
+}
+
 /// Reads the device plan as the kernel does: which pairs does it compute and show?
 class Interpreter {
  public:
@@ -58,7 +65,7 @@ class Interpreter {
 
  private:
   void visit(const WorkRecord& record, int tile, int payload) {
-    for (int w = 0; w < config_.warpgroups; ++w)
+    for (int w = 0; w < config_.slabs(); ++w)
       for (int thread = 0; thread < 128; ++thread)
         for (int i = 0; i < config_.tile_kv / 2; ++i) {
           const int slab = config_.pack_heads ? 0 : w;
@@ -70,7 +77,7 @@ class Interpreter {
                                static_cast<std::size_t>((slab * words + i / 32) * 128 + thread)];
             if ((word >> (i % 32) & 1) == 0) continue;
           }
-          // PTX ISA, wgmma accumulator layout.
+          // PTX ISA, accumulator layouts of wgmma and, slab by slab, of mma.m16n8k16.
           const std::int64_t row = record.q_row + 64 * slab + 16 * (thread / 32) + thread % 32 / 4 +
                                    (i % 4 >= 2 ? 8 : 0);
           const std::int64_t col = static_cast<std::int64_t>(tile) * config_.tile_kv + i / 4 * 8 +
@@ -108,7 +115,8 @@ TEST(DevicePlan, ShowsEveryVisiblePairOnceAndNothingElse) {
        {std::pair<std::int64_t, std::int64_t>{200, 200}, {65, 333}, {256, 128}})
     for (const auto& config :
          {config_of(1, 64, false), config_of(2, 128, false), config_of(3, 96, false),
-          config_of(2, 160, false), config_of(2, 64, true)})
+          config_of(2, 160, false), config_of(2, 64, true), sm80_config(1, 32, false),
+          sm80_config(2, 16, false), sm80_config(2, 64, true)})
       for (const Mask& mask : masks) {
         const AttentionProblem p = small_problem(seq_q, seq_kv);
         const ScoreShape shape{p.batch, p.num_heads_q, seq_q, seq_kv};

@@ -13,42 +13,48 @@
 namespace stof::cuda {
 namespace {
 
-/// Configurations of every candidate of a few masks at one head dimension.
-std::vector<codegen::AttentionConfig> registered_configs(std::int64_t head_dim_qk,
-                                                             std::int64_t head_dim_v, DType dtype,
-                                                             float softcap) {
+/// One problem's kernels of one family, for one GPU.
+struct Build {
+  codegen::KernelFamily family;
+  KernelTarget target;
+  std::int64_t head_dim_qk, head_dim_v;
+  DType dtype;
+  float softcap;
+
+  std::string gpu() const {
+    return "sm_" + std::to_string(target.compute_capability) +
+           (target.compute_capability >= 90 ? "a" : "");
+  }
+};
+
+/// Configurations of every candidate of a mask that also runs in residue order and in two passes.
+std::vector<codegen::AttentionConfig> registered_configs(const Build& build) {
   AttentionProblem problem;
   problem.num_heads_q = 4;
   problem.num_heads_kv = 2;
   problem.seq_q = problem.seq_kv = 1024;
-  problem.head_dim_qk = head_dim_qk;
-  problem.head_dim_v = head_dim_v;
-  problem.dtype = dtype;
-  problem.softcap = softcap;
+  problem.head_dim_qk = build.head_dim_qk;
+  problem.head_dim_v = build.head_dim_v;
+  problem.dtype = build.dtype;
+  problem.softcap = build.softcap;
   std::vector<codegen::AttentionConfig> configs;
   std::set<std::string> names;
   for (const auto& candidate :
-       enumerate_candidates(problem, mask::causal() & mask::strided(64, 128), 132))
+       enumerate_candidates(problem, mask::causal() & mask::strided(64, 128), build.target))
     for (const Pass& pass : candidate.passes)
-      if (names.insert(pass.config.name()).second) configs.push_back(pass.config);
+      if (pass.config.family == build.family && names.insert(pass.config.name()).second)
+        configs.push_back(pass.config);
   return configs;
 }
 
-struct HeadDims {
-  std::int64_t qk, v;
-  DType dtype;
-  float softcap;
-};
-
-class KernelBuild : public testing::TestWithParam<HeadDims> {};
+class KernelBuild : public testing::TestWithParam<Build> {};
 
 TEST_P(KernelBuild, CompilesWithoutSpills) {
-  const HeadDims& dims = GetParam();
-  const auto configs = registered_configs(dims.qk, dims.v, dims.dtype, dims.softcap);
+  const auto configs = registered_configs(GetParam());
   ASSERT_FALSE(configs.empty());
   for (const auto& config : configs) {
-    const auto module =
-        jit::Nvrtc::instance().compile(config.name(), codegen::emit_attention(config), "sm_90a");
+    const auto module = jit::Nvrtc::instance().compile(
+        config.name(), codegen::emit_attention(config), GetParam().gpu());
     const jit::ResourceReport report = jit::parse_resources(module.log);
     EXPECT_GT(report.registers, 0) << config.name();
     EXPECT_EQ(report.spill_bytes, 0) << config.name();
@@ -57,14 +63,38 @@ TEST_P(KernelBuild, CompilesWithoutSpills) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Sm90, KernelBuild,
-    testing::Values(HeadDims{64, 64, DType::kBFloat16, 0}, HeadDims{128, 128, DType::kBFloat16, 0},
-                    HeadDims{256, 256, DType::kFloat16, 0}, HeadDims{192, 128, DType::kBFloat16, 0},
-                    HeadDims{80, 80, DType::kFloat16, 20}, HeadDims{16, 40, DType::kBFloat16, 20}),
-    [](const auto& variant) {
-      return "qk" + std::to_string(variant.param.qk) + "_v" + std::to_string(variant.param.v);
-    });
+std::string name_of(const testing::TestParamInfo<Build>& info) {
+  const Build& build = info.param;
+  return build.gpu() + "_qk" + std::to_string(build.head_dim_qk) + "_v" +
+         std::to_string(build.head_dim_v) +
+         (build.target.alignment < 16 ? "_align" + std::to_string(build.target.alignment) : "");
+}
+
+constexpr auto kSm90 = codegen::KernelFamily::kSm90;
+constexpr auto kSm80 = codegen::KernelFamily::kSm80;
+constexpr KernelTarget kH200{90, 132, 16}, kA100{80, 108, 16}, kAda{89, 128, 16};
+
+INSTANTIATE_TEST_SUITE_P(Sm90, KernelBuild,
+                         testing::Values(Build{kSm90, kH200, 64, 64, DType::kBFloat16, 0},
+                                         Build{kSm90, kH200, 128, 128, DType::kBFloat16, 0},
+                                         Build{kSm90, kH200, 256, 256, DType::kFloat16, 0},
+                                         Build{kSm90, kH200, 192, 128, DType::kBFloat16, 0},
+                                         Build{kSm90, kH200, 80, 80, DType::kFloat16, 20},
+                                         Build{kSm90, kH200, 16, 40, DType::kBFloat16, 20}),
+                         name_of);
+
+// What users of each GPU run most, and every branch of configs_sm80.cc somewhere.
+INSTANTIATE_TEST_SUITE_P(Sm80, KernelBuild,
+                         testing::Values(Build{kSm80, kA100, 128, 128, DType::kBFloat16, 0},
+                                         Build{kSm80, kA100, 256, 256, DType::kFloat16, 0},
+                                         Build{kSm80, kAda, 64, 64, DType::kFloat16, 0},
+                                         Build{kSm80, kAda, 128, 128, DType::kBFloat16, 20},
+                                         Build{kSm80, kAda, 512, 512, DType::kBFloat16, 0},
+                                         Build{kSm80, kH200, 128, 128, DType::kBFloat16, 0},
+                                         Build{kSm80, kH200, 320, 512, DType::kFloat16, 0},
+                                         Build{kSm80, KernelTarget{90, 132, 2}, 40, 24,
+                                               DType::kFloat16, 20}),
+                         name_of);
 
 TEST(Nvrtc, NamesTheKernelAndShowsTheLogWhenCompilationFails) {
   try {

@@ -1,4 +1,5 @@
-// The row kernels compile for every target without spills; names and limits of their configurations.
+// The row kernels compile for every target without spills; names and limits of their
+// configurations.
 
 #include "backend/cuda/rows/row_kernels.h"
 

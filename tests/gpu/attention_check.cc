@@ -1,17 +1,21 @@
 // Checks the GPU attention kernels against a double-precision oracle on random problems.
-//   attention_gpu_check [num_cases] [first_seed]
-// Every candidate kernel of every problem runs on poisoned outputs; exits 1 on the first summary
-// with failures. Needs a GPU of compute capability 9.0.
+//   attention_gpu_check [num_cases] [first_seed] [--kernel PART]
+// Every candidate kernel of every problem (with --kernel: whose name contains PART, such as sm80)
+// runs on poisoned outputs; exits 1 on the first summary with failures. Needs a GPU of compute
+// capability 8.0 or later.
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <thread>
 
 #include "backend/cuda/attention/candidates.h"
 #include "bench/gpu/oracle.h"
+#include "jit/cubin_cache.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
 
@@ -41,7 +45,7 @@ AttentionProblem random_problem(Draw& draw) {
   p.num_heads_q = p.num_heads_kv * draw.one_of({1, 2, 3, 4});
   p.seq_q = draw.one_of<std::int64_t>({1, 64, 127, 128, 129, 200, 256, 384, 1025});
   p.seq_kv = draw.between(0, 2) ? p.seq_q : draw.one_of<std::int64_t>({1, 63, 137, 320, 1000});
-  p.head_dim_qk = draw.one_of<std::int64_t>({16, 32, 64, 80, 96, 128, 192, 256});
+  p.head_dim_qk = draw.one_of<std::int64_t>({8, 16, 32, 64, 80, 96, 128, 192, 256, 320, 512});
   p.head_dim_v = draw.between(0, 3) ? p.head_dim_qk : draw.one_of<std::int64_t>({40, 64, 128});
   p.dtype = draw.between(0, 1) ? DType::kBFloat16 : DType::kFloat16;
   p.alignment = draw.between(0, 1) ? mask::Alignment::kTopLeft : mask::Alignment::kBottomRight;
@@ -88,6 +92,53 @@ mask::Mask random_mask(Draw& draw, const AttentionProblem& p) {
   }
 }
 
+/// Part of the names of the kernels to check; empty: all.
+std::string kernel_part;
+int kernels_run = 0;
+
+cuda::KernelTarget target_of(const cuda::Device& device) {
+  return {device.facts().major * 10 + device.facts().minor, device.facts().num_sms, 16};
+}
+
+/// The problem's candidates that --kernel selects.
+std::vector<cuda::Candidate> selected_candidates(const AttentionProblem& p,
+                                                 const mask::Mask& expression,
+                                                 const cuda::KernelTarget& target) {
+  auto candidates = cuda::enumerate_candidates(p, expression, target);
+  std::erase_if(candidates, [](const cuda::Candidate& candidate) {
+    return candidate.name().find(kernel_part) == std::string::npos;
+  });
+  return candidates;
+}
+
+/// Compiles what the random problems need into the cache, on all cores: building plans one after
+/// the other would use one.
+void compile_ahead(const cuda::Device& device, std::uint64_t first, int cases) {
+  std::map<std::string, codegen::AttentionConfig> configs;
+  for (int i = 0; i < cases; ++i) {
+    Draw draw(first + static_cast<std::uint64_t>(i));
+    const AttentionProblem p = random_problem(draw);
+    for (const auto& candidate : selected_candidates(p, random_mask(draw, p), target_of(device)))
+      for (const cuda::Pass& pass : candidate.passes)
+        configs.emplace(pass.config.name(), pass.config);
+  }
+  std::vector<codegen::AttentionConfig> list;
+  for (const auto& [name, config] : configs) list.push_back(config);
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+    threads.emplace_back([&] {
+      for (std::size_t i; (i = next++) < list.size();) try {
+          jit::cubin_for(list[i].name(), codegen::emit_attention(list[i]), device.facts().target());
+        } catch (const Error& error) {
+          std::printf("%s\n", error.what());  // the check that needs it will fail by the same
+        }
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::printf("%zu kernels compiled\n", list.size());
+  std::fflush(stdout);
+}
+
 /// Number of failing candidates.
 int check_problem(const cuda::Device& device, std::uint64_t seed) {
   Draw draw(seed);
@@ -97,20 +148,25 @@ int check_problem(const cuda::Device& device, std::uint64_t seed) {
   const mask::Mask bound =
       expression.bind({p.batch, p.num_heads_q, p.seq_q, p.seq_kv}, p.alignment);
   int failures = 0;
-  for (const auto& candidate : cuda::enumerate_candidates(p, expression, device.facts().num_sms)) {
+  for (const auto& candidate : selected_candidates(p, expression, target_of(device))) {
     try {
       const auto plan = cuda::AttentionPlan::build(p, expression, candidate.name());
       data.poison();
       plan.run(data.tensors(), nullptr);
       const auto nan = data.count_nan();
       const auto errors = data.compare(bound, 200);
+      const auto bits = data.output();
+      plan.run(data.tensors(), nullptr);
+      const bool repeats = data.output() == bits;
+      ++kernels_run;
       const double limit = p.dtype == DType::kFloat16 ? 1e-3 : 5e-3;
       const double lse_limit = p.softcap > 0 ? 2e-2 : 1e-3;  // tanh.approx is good to 2^-11
-      if (nan == 0 && errors.frobenius < (p.softcap > 0 ? 8e-3 : limit) && errors.lse < lse_limit)
+      if (repeats && nan == 0 && errors.frobenius < (p.softcap > 0 ? 8e-3 : limit) &&
+          errors.lse < lse_limit)
         continue;
-      std::printf("BAD seed %lu: %s mask %s kernel %s: error %.2e lse %.2e nan %ld\n", seed,
+      std::printf("BAD seed %lu: %s mask %s kernel %s: error %.2e lse %.2e nan %ld%s\n", seed,
                   p.describe().c_str(), expression.describe().c_str(), candidate.name().c_str(),
-                  errors.frobenius, errors.lse, nan);
+                  errors.frobenius, errors.lse, nan, repeats ? "" : ", two runs differ");
     } catch (const Error& error) {
       std::printf("BAD seed %lu: %s kernel %s: %s\n", seed, p.describe().c_str(),
                   candidate.name().c_str(), error.what());
@@ -136,7 +192,7 @@ int check_chain(const cuda::Device& device, const mask::Mask& expression, std::i
   link.q = first.tensors().out;
   const cuda::Driver& driver = cuda::Driver::instance();
   int failures = 0;
-  for (const auto& candidate : cuda::enumerate_candidates(p, expression, device.facts().num_sms)) {
+  for (const auto& candidate : selected_candidates(p, expression, target_of(device))) {
     const auto plan = cuda::AttentionPlan::build(p, expression, candidate.name());
     const auto run_both = [&](bool apart) {
       first.poison();
@@ -208,7 +264,9 @@ int check_strides(const cuda::Device& device) {
   p.head_dim_qk = p.head_dim_v = 64;
   p.dtype = DType::kFloat16;
   p.return_lse = true;
-  const auto plan = cuda::AttentionPlan::build(p, mask::causal());
+  const auto candidates = selected_candidates(p, mask::causal(), target_of(device));
+  if (candidates.empty()) return 1;
+  const auto plan = cuda::AttentionPlan::build(p, mask::causal(), candidates[0].name());
   const bench::DeviceTensors data(p, device);
   AttentionTensors t = data.tensors();
   // The same memory read as [S, H, D]: another problem, all of whose elements must be written.
@@ -238,9 +296,17 @@ int check_strides(const cuda::Device& device) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int cases = argc > 1 ? std::atoi(argv[1]) : 200;
-  const std::uint64_t first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  std::vector<std::uint64_t> numbers;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--kernel") == 0 && i + 1 < argc)
+      kernel_part = argv[++i];
+    else
+      numbers.push_back(std::strtoull(argv[i], nullptr, 10));
+  }
+  const int cases = numbers.empty() ? 200 : static_cast<int>(numbers[0]);
+  const std::uint64_t first = numbers.size() > 1 ? numbers[1] : 1;
   const cuda::Device device = cuda::Device::open();
+  compile_ahead(device, first, cases);
   int failed = 0;
   for (int i = 0; i < cases; ++i)
     failed += check_problem(device, first + static_cast<std::uint64_t>(i)) > 0;
@@ -255,6 +321,11 @@ int main(int argc, char** argv) {
     failed += failures > 0;
     ++chains;
   }
+  if (cases > 0 && kernels_run == 0) {
+    std::printf("no kernel's name contains \"%s\"\n", kernel_part.c_str());
+    ++failed, ++chains;
+  }
+  std::printf("%d runs of kernels\n", kernels_run);
   std::printf("%d passed, %d failed on %s\n", cases + chains - failed, failed,
               device.facts().name.c_str());
   return failed > 0;

@@ -151,7 +151,13 @@ class MmaBlock {
       loader.load(base_ + s * D::kQueryBytes,
                   head_rows(operands_.q, record.batch, record.head + (D::kPackHeads ? s : 0)),
                   operands_.q.row_stride, record.q_row + (D::kPackHeads ? 0 : 64 * s),
-                  {params_.residue_rows_q, params_.step});
+                  query_order());
+  }
+  __device__ __forceinline__ TokenOrder query_order() const {
+    return {static_cast<u32>(params_.residue_rows_q), static_cast<u32>(params_.step)};
+  }
+  __device__ __forceinline__ TokenOrder key_order() const {
+    return {static_cast<u32>(params_.residue_rows_kv), static_cast<u32>(params_.step)};
   }
   __device__ __forceinline__ u32 stage_base(int stage) const {
     return base_ + D::kStageOffset + stage * D::kStageBytes;
@@ -160,12 +166,12 @@ class MmaBlock {
   __device__ __forceinline__ void load_keys(int i) const {
     KeyLoader().load(stage_base(i % D::kStages), item().keys, operands_.k.row_stride,
                      item().tiles[i % 4].tile * D::kTileKv,
-                     {params_.residue_rows_kv, params_.step});
+                     key_order());
   }
   __device__ __forceinline__ void load_values(int i) const {
     ValueLoader().load(stage_base(i % D::kStages) + D::kKeyBytes, item().values,
                        operands_.v.row_stride, item().tiles[i % 4].tile * D::kTileKv,
-                       {params_.residue_rows_kv, params_.step});
+                       key_order());
   }
   __device__ __forceinline__ void load_pair(int i) const {
     load_keys(i);
@@ -262,7 +268,7 @@ class MmaBlock {
     }
 #pragma unroll
     for (int w = 0; w < D::kWarpSlabs; ++w) {
-      OutputRows<D> rows(params_, record, slab(w));
+      OutputRows<D> rows(params_, record, slab(w), column_group() * D::kOutColumns);
       rows.fetch();
       rows.store(out_[w], state_[w], scale_log2());
     }

@@ -28,8 +28,8 @@ __device__ __forceinline__ const unsigned char* head_rows(const Operand& operand
 
 /// Residue order (see AttentionParams::step): position p is token (p % rows) * step + p / rows.
 struct TokenOrder {
-  i32 rows;  // in a residue
-  i32 step;
+  u32 rows;  // in a residue; unsigned, so that positions just past 2^31 stay positions
+  u32 step;
 };
 
 /// threadIdx.x, read anew: what is derived from it occupies no registers between two tiles.
@@ -78,8 +78,8 @@ class TileLoader {
 
   /// Positions [position, position + kRows) of a head; those past the last token arrive as zero.
   __device__ __forceinline__ void load(u32 shared, const unsigned char* rows, i64 row_stride,
-                                       i32 position, TokenOrder order) const {
-    i32 residue = 0;
+                                       u32 position, TokenOrder order) const {
+    u32 residue = 0;
     if (position >= order.rows) {
       residue = position / order.rows;
       position -= residue * order.rows;
@@ -88,9 +88,8 @@ class TileLoader {
     rows += unit_ * 16;
     if (kLoadBytes == 16 && position + kRows <= order.rows && residue < order.step) {
       const unsigned char* row =
-          rows + (static_cast<i64>(position + static_cast<i32>(row_)) * order.step + residue) *
-                     row_stride;
-      const i64 advance = row_stride * (kRowsPerPass * order.step);
+          rows + (static_cast<i64>(position + row_) * order.step + residue) * row_stride;
+      const i64 advance = row_stride * static_cast<i64>(kRowsPerPass * order.step);
 #pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
         if (has_row(pass)) ptx::copy_16(shared + target(pass), row);
@@ -101,7 +100,7 @@ class TileLoader {
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; ++pass) {
       if (!has_row(pass)) break;
-      i32 at = position + static_cast<i32>(row_) + pass * kRowsPerPass, of = residue;
+      u32 at = position + row_ + pass * kRowsPerPass, of = residue;
       if (at >= order.rows) {
         of += at / order.rows;
         at %= order.rows;

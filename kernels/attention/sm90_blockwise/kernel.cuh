@@ -2,6 +2,7 @@
 // Block-wise masked attention for Hopper (sm_90a): one producer warp, one to three consumer
 // warpgroups, persistent blocks on a queue. README.md beside this has roofline and schedule.
 
+#include "attention/queue.cuh"
 #include "attention/sm90_blockwise/consumer.cuh"
 #include "attention/sm90_blockwise/producer.cuh"
 #include "ptx/grid.cuh"

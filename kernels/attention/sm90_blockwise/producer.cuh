@@ -131,13 +131,4 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
   }
 }
 
-/// The last block to finish puts the queue back to zero, so that a captured launch replays.
-__device__ __forceinline__ void leave_queue(u32* queue) {
-  __threadfence();
-  if (atomicAdd(queue + 1, 1u) == gridDim.x - 1) {
-    queue[0] = 0;
-    queue[1] = 0;
-  }
-}
-
 }  // namespace stof

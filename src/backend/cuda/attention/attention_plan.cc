@@ -39,7 +39,7 @@ const Kernel& kernel_for(const codegen::AttentionConfig& config, const Device& d
       jit::cubin_for(config.name(), codegen::emit_attention(config), device.facts().target());
   return kernels
       .emplace(key, Kernel(config.name(), cubin, "attention", config.shared_bytes(),
-                           /*early_start=*/true))
+                           /*early_start=*/device.facts().major >= 9))
       .first->second;
 }
 
@@ -94,8 +94,8 @@ void check_problem(const AttentionProblem& problem) {
                length);
   for (const auto& [field, head_dim] :
        {std::pair{"head_dim_qk", problem.head_dim_qk}, std::pair{"head_dim_v", problem.head_dim_v}})
-    STOF_CHECK(head_dim >= 8 && head_dim <= 256 && head_dim % 8 == 0, kUnsupported,
-               "{}: the GPU kernels take multiples of 8 from 8 to 256, got {}; use the CPU", field,
+    STOF_CHECK(head_dim >= 8 && head_dim <= 512 && head_dim % 8 == 0, kUnsupported,
+               "{}: the GPU kernels take multiples of 8 from 8 to 512, got {}; use the CPU", field,
                head_dim);
   STOF_CHECK(!problem.alibi && !problem.bias && !problem.sink, kUnsupported,
              "options: the GPU kernels have scale, softcap and LSE; required {}{}{}: use the CPU",
@@ -103,6 +103,26 @@ void check_problem(const AttentionProblem& problem) {
              problem.sink ? "sink" : "");
   STOF_CHECK(!problem.scale || *problem.scale > 0, kUnsupported,
              "scale: the GPU kernels take positive scales, got {}", *problem.scale);
+}
+
+/// Mirrors Operand and Operands in kernels/attention/sm80_blockwise/loader.cuh; strides in bytes.
+struct KernelOperand {
+  const void* data;
+  std::int64_t batch_stride, head_stride, row_stride;
+};
+struct KernelOperands {
+  KernelOperand q, k, v;
+};
+
+KernelOperand make_operand(const TensorView& tensor, const char* name, int alignment) {
+  bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data) % alignment == 0;
+  for (int i = 0; i < 3; ++i)
+    aligned &= tensor.shape[i] == 1 || tensor.strides[i] * 2 % alignment == 0;
+  STOF_CHECK(aligned, kUnsupported,
+             "{}: the plan is for addresses and strides divisible by {} bytes, got {}; make it "
+             "contiguous or plan for a smaller alignment",
+             name, alignment, tensor.describe());
+  return {tensor.data, tensor.strides[0] * 2, tensor.strides[1] * 2, tensor.strides[2] * 2};
 }
 
 /// What the kernel takes of the tensors it writes, beyond what every backend checks.
@@ -163,9 +183,34 @@ DevicePass make_pass(const AttentionProblem& problem, const Pass& pass, const De
   out.kernel = &kernel_for(pass.config, device);
   facts->device_bytes += host.bytes() + kQueueBytes;
   for (const WorkRecord& record : host.records)
-    facts->tiles += (record.num_partial + record.num_full) *
-                    (pass.config.pack_heads ? pass.config.warpgroups : 1);
+    facts->tiles += (record.num_partial + record.num_full) * pass.config.heads_per_record();
   return out;
+}
+
+void launch(const DevicePass& pass, KernelParams params, const AttentionTensors& t,
+            CUstream stream) {
+  const auto blocks = static_cast<unsigned>(pass.num_blocks);
+  const auto threads = static_cast<unsigned>(pass.config.threads());
+  if (pass.config.family == codegen::KernelFamily::kSm80) {
+    KernelOperands operands{make_operand(t.q, "q", pass.config.load_bytes),
+                            make_operand(t.k, "k", pass.config.load_bytes),
+                            make_operand(t.v, "v", pass.config.load_bytes)};
+    void* arguments[] = {&params, &operands};
+    pass.kernel->launch(blocks, threads, stream, arguments);
+    return;
+  }
+  CUtensorMap q = make_tensor_map(t.q, "q", 64, pass.step);
+  CUtensorMap k = make_tensor_map(t.k, "k", pass.config.tile_kv, pass.step);
+  CUtensorMap v = make_tensor_map(t.v, "v", pass.config.tile_kv, pass.step);
+  void* arguments[] = {&params, &q, &k, &v};
+  pass.kernel->launch(blocks, threads, stream, arguments);
+}
+
+std::string reasons(const std::vector<InfeasibleFamily>& families) {
+  std::string text;
+  for (const InfeasibleFamily& family : families)
+    text += fmt::format("\n  {}: {}", family.name, family.reason);
+  return text;
 }
 
 }  // namespace
@@ -179,23 +224,27 @@ struct AttentionPlan::Impl {
 };
 
 std::vector<CandidateFacts> AttentionPlan::candidates(const AttentionProblem& problem,
-                                                      const mask::Mask& mask, int num_sms) {
+                                                      const mask::Mask& mask, const GpuModel& gpu) {
   check_problem(problem);
+  const KernelTarget target{gpu.compute_capability, gpu.num_sms, gpu.alignment};
   std::vector<CandidateFacts> facts;
-  for (const Candidate& candidate : enumerate_candidates(problem, mask, num_sms))
-    facts.push_back({candidate.name(), candidate.predicted_us()});
+  for (const Candidate& candidate : enumerate_candidates(problem, mask, target))
+    facts.push_back({candidate.name(), candidate.predicted_us(), true, candidate.by_name_only});
+  for (const InfeasibleFamily& family : infeasible_families(problem, target))
+    facts.push_back({family.name, 0, false, family.reason});
   return facts;
 }
 
 AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::Mask& mask,
-                                   const std::string& kernel, int device_ordinal) {
+                                   const std::string& kernel, int device_ordinal, int alignment) {
   check_problem(problem);
   const auto start = std::chrono::steady_clock::now();
   const Device device = Device::open(device_ordinal);
-  STOF_CHECK(device.facts().major == 9, kUnsupported,
-             "{} (compute capability {}.{}): the block-wise kernel needs 9.0", device.facts().name,
-             device.facts().major, device.facts().minor);
-  const auto candidates = enumerate_candidates(problem, mask, device.facts().num_sms);
+  const KernelTarget target{device.facts().major * 10 + device.facts().minor,
+                            device.facts().num_sms, alignment};
+  const auto candidates = enumerate_candidates(problem, mask, target, !kernel.empty());
+  STOF_CHECK(!candidates.empty(), kUnsupported, "{}: no kernel can run {}{}", device.facts().name,
+             problem.describe(), reasons(infeasible_families(problem, target)));
   const Candidate* chosen = &candidates.front();
   if (!kernel.empty()) {
     chosen = nullptr;
@@ -236,9 +285,6 @@ void AttentionPlan::run(const AttentionTensors& t, void* stream) const {
       t.lse.defined() ? reinterpret_cast<CUdeviceptr>(t.lse.data) : impl.lse.address();
   for (const DevicePass& pass : impl.passes) {
     if (pass.num_records == 0) continue;
-    CUtensorMap q = make_tensor_map(t.q, "q", 64, pass.step);
-    CUtensorMap k = make_tensor_map(t.k, "k", pass.config.tile_kv, pass.step);
-    CUtensorMap v = make_tensor_map(t.v, "v", pass.config.tile_kv, pass.step);
     KernelParams params{pass.records.address(),
                         pass.partial.address(),
                         pass.runs.address(),
@@ -259,10 +305,7 @@ void AttentionPlan::run(const AttentionTensors& t, void* stream) const {
                         scale * std::numbers::log2e_v<float>,
                         p.softcap,
                         scale};
-    void* arguments[] = {&params, &q, &k, &v};
-    pass.kernel->launch(static_cast<unsigned>(pass.num_blocks),
-                        static_cast<unsigned>(pass.config.threads()), static_cast<CUstream>(stream),
-                        arguments);
+    launch(pass, params, t, static_cast<CUstream>(stream));
   }
 }
 

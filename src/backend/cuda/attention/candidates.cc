@@ -2,52 +2,106 @@
 
 #include <algorithm>
 
-#include "backend/cuda/attention/configs.h"
 #include "backend/cuda/attention/cost_model.h"
 #include "mask/permute.h"
 
 namespace stof::cuda {
 namespace {
 
+using codegen::KernelFamily;
 using mask::BlockMask;
 using mask::Mask;
 using mask::ScoreShape;
 
-std::shared_ptr<const BlockMask> blocks_of(const Mask& bound, const ScoreShape& shape,
-                                           mask::Alignment alignment) {
-  return std::make_shared<BlockMask>(build_block_mask(bound, shape, alignment));
-}
-
-/// A tile must lie in one residue or hold whole ones.
+/// The copy engine's boxes must lie in one residue or hold whole ones.
 bool tiles_fit(std::int64_t residue_rows, std::int64_t tile) {
   return residue_rows % tile == 0 || tile % residue_rows == 0;
 }
 
-std::vector<Pass> passes_for(const AttentionProblem& problem,
+std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& problem,
                              const std::shared_ptr<const BlockMask>& blocks, std::int64_t step,
-                             int num_sms) {
+                             const KernelTarget& target) {
+  const bool hopper = family == KernelFamily::kSm90;
+  const bool shared_heads = blocks->head_extent() == 1;
   std::vector<Pass> passes;
-  for (const auto& config : sm90_configs(problem, blocks->head_extent() == 1)) {
-    if (step > 1 &&
+  for (const auto& config :
+       hopper ? sm90_configs(problem, shared_heads) : sm80_configs(problem, shared_heads, target)) {
+    if (hopper && step > 1 &&
         !(tiles_fit(problem.seq_q / step, 64) && tiles_fit(problem.seq_kv / step, config.tile_kv)))
       continue;
-    passes.push_back(
-        {config, blocks, step,
-         predict_us(make_workload(problem, *blocks, config, num_sms), unit_costs(config))});
+    passes.push_back({config, blocks, step,
+                      predict_us(make_workload(problem, *blocks, config, target),
+                                 unit_costs(config, target.compute_capability))});
   }
   return passes;
 }
 
 /// The stored rows a merging pass holds beside its own: three warpgroups have 160 registers a
-/// thread, and wide heads need them for the output.
+/// thread, and wide heads or two slabs a warp need them for the output.
 bool can_merge(const codegen::AttentionConfig& config) {
-  return config.warpgroups < 3 && config.head_dim_v <= 128;
+  const bool has_registers = config.family == KernelFamily::kSm90
+                                 ? config.warpgroups < 3
+                                 : config.threads() * config.blocks_per_sm <= 256;
+  return has_registers && config.warp_slabs * config.head_dim_v <= 128;
 }
 
 const Pass& cheapest(const std::vector<Pass>& passes) {
   return *std::min_element(passes.begin(), passes.end(), [](const Pass& a, const Pass& b) {
     return a.predicted_us < b.predicted_us;
   });
+}
+
+/// The mask in the orders and parts that may pay, the same for every family.
+struct MaskViews {
+  struct View {
+    std::shared_ptr<const BlockMask> blocks;
+    std::int64_t step = 1;
+  };
+  std::vector<View> whole;  ///< natural order, then residue orders
+  std::vector<View> parts;  ///< near and far part of a strided mask, or none
+};
+
+MaskViews views_of(const AttentionProblem& problem, const Mask& mask) {
+  const ScoreShape shape{problem.batch, problem.num_heads_q, problem.seq_q, problem.seq_kv};
+  const Mask bound = mask.bind(shape, problem.alignment);
+  const auto blocks_in_order = [&](const Mask& part, std::int64_t step) {
+    const Mask ordered = step == 1 ? part : mask::permuted(part, shape, step);
+    return MaskViews::View{
+        std::make_shared<BlockMask>(build_block_mask(ordered, shape, problem.alignment)), step};
+  };
+  MaskViews views;
+  views.whole.push_back(blocks_in_order(bound, 1));
+  for (const std::int64_t step : mask::permutation_candidates(bound, shape))
+    views.whole.push_back(blocks_in_order(bound, step));
+  const auto parts = mask::split_strided(bound);
+  if (!parts.empty() && shape.seq_q % parts[1].step == 0 && shape.seq_kv % parts[1].step == 0) {
+    views.parts.push_back(blocks_in_order(parts[0].mask, 1));
+    views.parts.push_back(blocks_in_order(parts[1].mask, parts[1].step));
+  }
+  return views;
+}
+
+std::vector<Candidate> family_candidates(KernelFamily family, const AttentionProblem& problem,
+                                         const MaskViews& views, const KernelTarget& target) {
+  std::vector<Candidate> candidates;
+  for (const auto& view : views.whole)
+    for (auto& pass : passes_for(family, problem, view.blocks, view.step, target))
+      candidates.push_back({{std::move(pass)}, ""});
+  if (!views.parts.empty()) {
+    const auto& near = views.parts[0];
+    const auto& far = views.parts[1];
+    const auto first = passes_for(family, problem, near.blocks, near.step, target);
+    for (const Pass& merging : passes_for(family, problem, far.blocks, far.step, target)) {
+      if (first.empty() || !can_merge(merging.config)) continue;
+      Candidate both{{cheapest(first), merging}, ""};
+      both.passes[1].config.merge = true;
+      candidates.push_back(std::move(both));
+    }
+  }
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.predicted_us() < b.predicted_us(); });
+  return candidates;
 }
 
 }  // namespace
@@ -69,36 +123,29 @@ std::string Candidate::name() const {
 }
 
 std::vector<Candidate> enumerate_candidates(const AttentionProblem& problem, const Mask& mask,
-                                            int num_sms) {
-  const ScoreShape shape{problem.batch, problem.num_heads_q, problem.seq_q, problem.seq_kv};
-  const Mask bound = mask.bind(shape, problem.alignment);
+                                            const KernelTarget& target, bool by_name) {
+  const MaskViews views = views_of(problem, mask);
   std::vector<Candidate> candidates;
-  for (auto& pass : passes_for(problem, blocks_of(bound, shape, problem.alignment), 1, num_sms))
-    candidates.push_back({{std::move(pass)}});
-  for (const std::int64_t step : mask::permutation_candidates(bound, shape)) {
-    const auto blocks = blocks_of(mask::permuted(bound, shape, step), shape, problem.alignment);
-    for (auto& pass : passes_for(problem, blocks, step, num_sms))
-      candidates.push_back({{std::move(pass)}});
-  }
-  const auto parts = mask::split_strided(bound);
-  if (!parts.empty() && shape.seq_q % parts[1].step == 0 && shape.seq_kv % parts[1].step == 0) {
-    const auto near =
-        passes_for(problem, blocks_of(parts[0].mask, shape, problem.alignment), 1, num_sms);
-    const auto far = passes_for(
-        problem,
-        blocks_of(mask::permuted(parts[1].mask, shape, parts[1].step), shape, problem.alignment),
-        parts[1].step, num_sms);
-    for (const Pass& merging : far) {
-      if (near.empty() || !can_merge(merging.config)) continue;
-      Candidate both{{cheapest(near), merging}};
-      both.passes[1].config.merge = true;
-      candidates.push_back(std::move(both));
+  for (const KernelFamily family : {KernelFamily::kSm90, KernelFamily::kSm80}) {
+    if (!infeasible(family, problem, target).empty()) continue;
+    const bool first = candidates.empty();
+    if (!first && !by_name) break;
+    for (Candidate& candidate : family_candidates(family, problem, views, target)) {
+      if (!first) candidate.by_name_only = "the Hopper kernel is faster";
+      candidates.push_back(std::move(candidate));
     }
   }
-  std::stable_sort(
-      candidates.begin(), candidates.end(),
-      [](const Candidate& a, const Candidate& b) { return a.predicted_us() < b.predicted_us(); });
   return candidates;
+}
+
+std::vector<InfeasibleFamily> infeasible_families(const AttentionProblem& problem,
+                                                  const KernelTarget& target) {
+  std::vector<InfeasibleFamily> families;
+  for (const auto& [family, name] :
+       {std::pair{KernelFamily::kSm90, "sm90"}, std::pair{KernelFamily::kSm80, "sm80"}})
+    if (std::string reason = infeasible(family, problem, target); !reason.empty())
+      families.push_back({name, std::move(reason)});
+  return families;
 }
 
 }  // namespace stof::cuda

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/attention/configs.h"
 #include "codegen/attention.h"
 #include "stof/attention.h"
 #include "stof/block_mask.h"
@@ -21,13 +22,23 @@ struct Pass {
 /// Passes over disjoint parts of the mask; the second merges into the first.
 struct Candidate {
   std::vector<Pass> passes;
+  std::string by_name_only;  ///< why the model does not pick it; empty where it may
   double predicted_us() const;
   /// "sm90_... step2" or "sm90_... + sm90_... step128"
   std::string name() const;
 };
 
-/// Every feasible candidate, cheapest prediction first.
+/// Every feasible candidate: first those the model picks among, cheapest prediction first, then,
+/// unless they are not wanted, those that run when named.
 std::vector<Candidate> enumerate_candidates(const AttentionProblem& problem, const mask::Mask& mask,
-                                            int num_sms);
+                                            const KernelTarget& target, bool by_name = true);
+
+/// A family that cannot run the problem.
+struct InfeasibleFamily {
+  std::string name;
+  std::string reason;
+};
+std::vector<InfeasibleFamily> infeasible_families(const AttentionProblem& problem,
+                                                  const KernelTarget& target);
 
 }  // namespace stof::cuda

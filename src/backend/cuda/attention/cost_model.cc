@@ -8,9 +8,6 @@
 namespace stof::cuda {
 namespace {
 
-/// Reading back and mixing the stored rows of an item, measured on the strided mask.
-constexpr double kMergeItemNs = 1500;
-
 /// Key intervals [begin, end) in elements, ascending; touching ones need not be merged.
 struct Span {
   std::int64_t begin, end;
@@ -115,11 +112,11 @@ std::vector<std::vector<TileCounts>> count_tiles(const mask::BlockMask& mask, st
 }
 
 Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
-                       const codegen::AttentionConfig& config, int num_sms) {
+                       const codegen::AttentionConfig& config, const KernelTarget& target) {
   const auto counts = count_tiles(mask, config.query_rows(), config.tile_kv);
-  const UnitCosts costs = unit_costs(config);
+  const UnitCosts costs = unit_costs(config, target.compute_capability);
   Workload work;
-  const std::int64_t pack = config.pack_heads ? config.warpgroups : 1;
+  const std::int64_t pack = config.heads_per_record();
   double longest = -1;
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t h = 0; h < problem.num_heads_q; h += pack)
@@ -132,17 +129,19 @@ Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& m
           work.longest = tiles;
         }
       }
-  work.num_blocks =
-      static_cast<int>(std::min<double>(num_sms * config.blocks_per_sm, std::max(work.items, 1.0)));
+  work.num_blocks = static_cast<int>(
+      std::min<double>(target.num_sms * config.blocks_per_sm, std::max(work.items, 1.0)));
   return work;
 }
 
-UnitCosts unit_costs(const codegen::AttentionConfig& config) {
+UnitCosts unit_costs(const codegen::AttentionConfig& config, int compute_capability) {
+  if (config.family == codegen::KernelFamily::kSm80)
+    return sm80_unit_costs(config, compute_capability);
   const std::vector<CalibratedConfig>& table = calibrated_configs();
   const auto work = [](int rows, int tile_kv, int head_dims) {
     return 1.0 * rows * tile_kv * head_dims;
   };
-  const int rows = config.query_rows() * (config.pack_heads ? config.warpgroups : 1);
+  const int rows = config.query_rows() * config.heads_per_record();
   const double mine = work(rows, config.tile_kv, config.head_dim_qk + config.head_dim_v);
   const CalibratedConfig* nearest = nullptr;
   double best = 0;

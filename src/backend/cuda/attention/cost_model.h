@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/attention/configs.h"
 #include "codegen/attention.h"
 #include "stof/attention.h"
 #include "stof/block_mask.h"
@@ -28,7 +29,7 @@ struct Workload {
   int num_blocks = 1;                       ///< persistent blocks
 };
 Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
-                       const codegen::AttentionConfig& config, int num_sms);
+                       const codegen::AttentionConfig& config, const KernelTarget& target);
 
 /// Nanoseconds a persistent block needs, for one configuration on one GPU.
 struct UnitCosts {
@@ -37,9 +38,13 @@ struct UnitCosts {
   double item_ns = 0;     ///< a query tile's start and end
   double launch_ns = 0;   ///< the launch, and the first tile's latency
 };
-/// Measured costs where the configuration was calibrated, else scaled by operations from the
-/// nearest calibrated one.
-UnitCosts unit_costs(const codegen::AttentionConfig& config);
+/// sm90: measured costs where the configuration was calibrated, else scaled by operations from the
+/// nearest calibrated one. sm80: guessed from operations (cost_model_sm80.cc).
+UnitCosts unit_costs(const codegen::AttentionConfig& config, int compute_capability);
+UnitCosts sm80_unit_costs(const codegen::AttentionConfig& config, int compute_capability);
+
+/// Reading back and mixing the stored rows of an item, measured on the strided mask.
+constexpr double kMergeItemNs = 1500;
 
 /// Microseconds. The queue is dearest first, so the makespan is near the larger of the mean load
 /// of a block and its longest item, plus part of an item.

@@ -11,8 +11,8 @@ namespace stof::cuda {
 namespace {
 
 /// Row-major payload words -> [slab][word][thread], bit i = the thread's score register i: register
-/// i of a wgmma accumulator is row warp*16 + lane/4 (+8 if i & 2), column 8*(i/4) + 2*(lane%4) +
-/// (i&1).
+/// i of a wgmma accumulator, or of the mma accumulators of a slab, is row warp*16 + lane/4 (+8 if i
+/// & 2), column 8*(i/4) + 2*(lane%4) + (i&1).
 class PayloadStore {
  public:
   PayloadStore(const plan::MaskPlan& plan, const codegen::AttentionConfig& config,
@@ -105,7 +105,8 @@ std::size_t DevicePlan::bytes() const {
 
 plan::PlanConfig plan_config(const codegen::AttentionConfig& config) {
   plan::PlanConfig wanted;
-  wanted.kernel = "sm90_blockwise";
+  wanted.kernel =
+      config.family == codegen::KernelFamily::kSm90 ? "sm90_blockwise" : "sm80_blockwise";
   wanted.tile_q = config.query_rows();
   wanted.tile_kv = config.tile_kv;
   return wanted;
@@ -113,7 +114,7 @@ plan::PlanConfig plan_config(const codegen::AttentionConfig& config) {
 
 DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
                              const codegen::AttentionConfig& config, int num_blocks) {
-  const std::int64_t heads_per_record = config.pack_heads ? config.warpgroups : 1;
+  const std::int64_t heads_per_record = config.heads_per_record();
   const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
   STOF_CHECK(group % heads_per_record == 0, kUnsupported,
              "{}: packs {} heads of one key/value head, the problem has {}", config.name(),

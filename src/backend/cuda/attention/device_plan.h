@@ -1,6 +1,6 @@
 #pragma once
-// A MaskPlan as the Hopper kernel reads it: work records in queue order, tile lists, payloads in
-// accumulator register order. Mirrors kernels/attention/records.cuh.
+// A MaskPlan as the block-wise kernels read it: work records in queue order, tile lists, payloads
+// in accumulator register order. Mirrors kernels/attention/records.cuh.
 
 #include <cstdint>
 #include <vector>

@@ -44,6 +44,7 @@ Driver open_driver() {
   bind(driver.cuMemGetInfo, "cuMemGetInfo_v2");
   bind(driver.cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
   bind(driver.cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
+  bind(driver.cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
   bind(driver.cuMemsetD8Async, "cuMemsetD8Async");
   bind(driver.cuStreamCreate, "cuStreamCreate");
   bind(driver.cuStreamDestroy, "cuStreamDestroy_v2");

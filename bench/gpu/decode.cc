@@ -1,0 +1,201 @@
+// Times the decode kernel and relates it to a device-to-device copy measured in the same run.
+//   bench_gpu_decode [CASE...] [--json FILE]
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "bench/gpu/oracle.h"
+#include "stof/cuda_decode.h"
+#include "stof/error.h"
+
+namespace {
+
+using namespace stof;
+
+struct Case {
+  const char* name;
+  std::int64_t batch, heads_q, heads_kv, seq_q, keys, head_dim;
+  std::int64_t page_size = 0, window = 0, sinks = 0;
+  bool ragged = false;
+};
+
+constexpr Case kCases[] = {
+    {"batch16_32k", 16, 32, 8, 1, 32768, 128},
+    {"batch1_32k", 1, 32, 8, 1, 32768, 128},
+    {"batch16_32k_page64", 16, 32, 8, 1, 32768, 128, 64},
+    {"batch16_32k_page16", 16, 32, 8, 1, 32768, 128, 16},
+    {"batch1_128k", 1, 32, 8, 1, 131072, 128},
+    {"batch64_4k", 64, 32, 8, 1, 4096, 128},
+    {"batch64_ragged_8k", 64, 32, 8, 1, 8192, 128, 64, 0, 0, true},
+    {"batch16_1k", 16, 32, 8, 1, 1024, 128},
+    {"batch1_1k", 1, 32, 8, 1, 1024, 128},
+    {"batch1_4k", 1, 32, 8, 1, 4096, 128},
+    {"mha_batch4_8k", 4, 32, 32, 1, 8192, 128},
+    {"mqa_batch8_32k", 8, 32, 1, 1, 32768, 128},
+    {"seq4_batch16_16k", 16, 32, 8, 4, 16384, 128},
+    {"seq16_batch16_16k", 16, 32, 8, 16, 16384, 128},
+    {"dim64_batch32_16k", 32, 16, 4, 1, 16384, 64},
+    {"dim256_batch16_16k", 16, 16, 4, 1, 16384, 256},
+    {"streaming_batch16_128k", 16, 32, 8, 1, 131072, 128, 0, 4095, 4},
+};
+
+const cuda::Driver& driver() { return cuda::Driver::instance(); }
+
+template <class T>
+cuda::DeviceBuffer upload(const std::vector<T>& values) {
+  cuda::DeviceBuffer buffer(values.size() * sizeof(T), "bench data");
+  driver().check(
+      driver().cuMemcpyHtoDAsync(buffer.address(), values.data(), buffer.bytes(), nullptr),
+      "upload");
+  driver().check(driver().cuStreamSynchronize(nullptr), "upload");
+  return buffer;
+}
+
+/// GB/s of a large copy on the device, read plus written.
+double measure_copy(const cuda::Device& device) {
+  constexpr std::size_t kBytes = std::size_t{2} << 30;
+  const cuda::DeviceBuffer from(kBytes, "copy source"), to(kBytes, "copy target");
+  const double us = bench::measure_us(
+      device,
+      [&](cuda::CUstream stream) {
+        driver().check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), kBytes, stream),
+                       "copying");
+      },
+      2, 9);
+  return 2.0 * static_cast<double>(kBytes) / us * 1e-3;
+}
+
+/// Lengths between an eighth of the longest and all of it.
+std::vector<std::int32_t> draw_lengths(const Case& c) {
+  std::mt19937_64 random(7);
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t b = 0; b < c.batch; ++b)
+    lengths.push_back(static_cast<std::int32_t>(
+        c.ragged ? c.keys / 8 + static_cast<std::int64_t>(
+                                    random() % static_cast<std::uint64_t>(c.keys - c.keys / 8))
+                 : c.keys));
+  return lengths;
+}
+
+/// Bytes that must move: visible keys and values once, queries, outputs.
+double bytes_of(const Case& c, const std::vector<std::int32_t>& lengths) {
+  double keys = 0;
+  for (const std::int32_t length : lengths)
+    keys += static_cast<double>(
+        c.window > 0 ? std::min<std::int64_t>(length, c.window + c.seq_q + c.sinks) : length);
+  const double rows = static_cast<double>(c.batch * c.heads_q * c.seq_q);
+  return 4.0 * static_cast<double>(c.head_dim) * (keys * static_cast<double>(c.heads_kv) + rows);
+}
+
+void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::FILE* json) {
+  AttentionProblem shape;
+  shape.batch = c.batch, shape.num_heads_q = c.heads_q, shape.num_heads_kv = c.heads_kv;
+  shape.seq_q = c.seq_q, shape.seq_kv = c.keys;
+  shape.head_dim_qk = shape.head_dim_v = c.head_dim;
+  shape.dtype = DType::kBFloat16;
+  shape.alignment = mask::Alignment::kBottomRight;
+  shape.return_lse = true;
+  cuda::DecodeProblem problem;
+  problem.batch = c.batch, problem.num_heads_q = c.heads_q, problem.num_heads_kv = c.heads_kv;
+  problem.seq_q = c.seq_q, problem.max_seq_kv = c.keys;
+  problem.head_dim_qk = problem.head_dim_v = c.head_dim;
+  problem.lengths = true, problem.return_lse = true;
+  problem.page_size = c.page_size;
+  if (c.window > 0) problem.window_left = c.window;
+  problem.sink_tokens = c.sinks;
+
+  const std::vector<std::int32_t> lengths = draw_lengths(c);
+  const cuda::DeviceBuffer device_lengths = upload(lengths);
+  const std::int64_t pages = c.page_size > 0 ? c.keys / c.page_size : 1;
+  std::vector<std::int32_t> table(static_cast<std::size_t>(c.batch * pages));
+  std::iota(table.begin(), table.end(), 0);
+  std::shuffle(table.begin(), table.end(), std::mt19937_64(5));
+  const cuda::DeviceBuffer device_table = upload(table);
+
+  // Calls take turns on several caches, so that none finds its keys in L2.
+  const double bytes = bytes_of(c, lengths);
+  const int copies = static_cast<int>(std::clamp(400e6 / bytes + 1, 1.0, 16.0));
+  std::vector<std::unique_ptr<bench::DeviceTensors>> data;
+  std::vector<cuda::DecodeTensors> tensors;
+  for (int i = 0; i < copies; ++i) {
+    data.push_back(std::make_unique<bench::DeviceTensors>(shape, device));
+    const AttentionTensors& t = data.back()->tensors();
+    cuda::DecodeTensors d;
+    d.q = t.q, d.k = t.k, d.v = t.v, d.out = t.out, d.lse = t.lse;
+    d.lengths = {reinterpret_cast<void*>(device_lengths.address()), DType::kInt32, {c.batch}};
+    if (c.page_size > 0) {
+      const Dims paged{c.batch * pages, c.heads_kv, c.page_size, c.head_dim};
+      d.k = {t.k.data, problem.dtype, paged};
+      d.v = {t.v.data, problem.dtype, paged};
+      d.page_table = {
+          reinterpret_cast<void*>(device_table.address()), DType::kInt32, {c.batch, pages}};
+    }
+    tensors.push_back(d);
+  }
+  const auto plan = cuda::DecodePlan::build(problem);
+  data[0]->poison();
+  plan.run(tensors[0], nullptr);
+  const auto nan = data[0]->count_nan();
+  // The oracle keeps a row's scores in shared memory, and knows no pages.
+  const bool comparable = c.keys <= 16384 && c.page_size == 0 && c.window == 0;
+  double error = 0;
+  if (comparable)
+    error = data[0]
+                ->compare(mask::causal().bind({c.batch, c.heads_q, c.seq_q, c.keys},
+                                              mask::Alignment::kBottomRight),
+                          48)
+                .frobenius;
+  const bool good = nan == 0 && error < 4e-3;
+  std::size_t turn = 0;
+  const double us = bench::measure_us(
+      device, [&](cuda::CUstream stream) { plan.run(tensors[turn++ % tensors.size()], stream); },
+      std::max(16, copies), 9);
+  const double gb_s = bytes / us * 1e-3, share = gb_s / copy_gb_s;
+  std::printf(
+      "%-24s %s %s%.1e nan %ld %9.1f us %7.0f GB/s %5.1f %% of copy  %s %ld blocks %.1f MB\n",
+      c.name, good ? "ok " : "BAD", comparable ? "err " : "not compared ", error, nan, us, gb_s,
+      100 * share, plan.facts().kernel.c_str(), plan.facts().blocks,
+      static_cast<double>(plan.facts().workspace_bytes) * 1e-6);
+  std::fflush(stdout);
+  if (json != nullptr)
+    std::fprintf(
+        json,
+        "{\"bench\":\"decode\",\"gpu\":\"%s\",\"case\":\"%s\",\"B\":%ld,\"H\":%ld,\"Hk\":%ld,"
+        "\"seq_q\":%ld,\"keys\":%ld,\"D\":%ld,\"page\":%ld,\"us\":%.2f,\"gb_s\":%.0f,"
+        "\"copy_gb_s\":%.0f,\"share\":%.4f,\"kernel\":\"%s\",\"good\":%s}\n",
+        device.facts().name.c_str(), c.name, c.batch, c.heads_q, c.heads_kv, c.seq_q, c.keys,
+        c.head_dim, c.page_size, us, gb_s, copy_gb_s, share, plan.facts().kernel.c_str(),
+        good ? "true" : "false");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::FILE* json = nullptr;
+  std::vector<std::string> only;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc)
+      json = std::fopen(argv[++i], "a");
+    else
+      only.emplace_back(argv[i]);
+  }
+  const cuda::Device device = cuda::Device::open();
+  const double copy_gb_s = measure_copy(device);
+  std::printf("%s, %d SMs, copy %.0f GB/s\n", device.facts().name.c_str(), device.facts().num_sms,
+              copy_gb_s);
+  for (const Case& c : kCases) {
+    if (!only.empty() && std::find(only.begin(), only.end(), c.name) == only.end()) continue;
+    try {
+      run_case(device, c, copy_gb_s, json);
+    } catch (const Error& failure) {
+      std::printf("%s: %s\n", c.name, failure.what());
+    }
+  }
+  if (json != nullptr) std::fclose(json);
+  return 0;
+}

@@ -1,0 +1,99 @@
+#pragma once
+// Sizes that follow from a Config, and what the host hands the kernels.
+
+#include "attention/decode/schedule.cuh"
+#include "ptx/types.cuh"
+
+namespace stof::decode {
+
+/// A key tile of a static mask and the payload that masks it; payload -1: all rows see all of it.
+struct ListedTile {
+  i32 tile;
+  i32 payload;
+};
+
+/// Arguments of the decode kernel and of its combine. Strides in elements. Rows of a key/value head
+/// are (query head in the group, query) pairs: row = head_in_group * seq_q + query.
+struct DecodeParams {
+  const void* q;          // [batch, num_heads_q, seq_q, head_dim_qk]
+  const void* k;          // [batch or page, num_heads_kv, seq_kv or page row, head_dim_qk]
+  const void* v;          // likewise, head_dim_v
+  void* out;              // [batch, num_heads_q, seq_q, head_dim_v]
+  float* lse;             // [batch, num_heads_q, seq_q] contiguous; null: not wanted
+  float* partial_out;     // [2 * blocks][slot_rows][head_dim_v]: unfinished sequences
+  float2* partial_sums;   // [2 * blocks][slot_rows]: their maxima (in log2) and sums
+  const i32* lengths;     // [batch]; null: seq_kv each
+  const i32* page_table;  // [batch, pages]; with Config::kPageSize
+  const ListedTile* tiles;    // with Config::kLists: every sequence's tiles
+  const u64* payloads;        // [num_payloads][row_blocks * Config rows]: bit i = key i of the tile
+  const i64* sequence_begin;  // [num_sequences + 1]: tiles of earlier sequences
+  const i64* list_begin;      // [num_sequences]: into tiles
+  const float* sink;          // [num_heads_q]: a logit that joins the sum; null: none
+  const float* alibi_slopes;  // [num_heads_q]; with Config::kAlibi
+  i64 q_strides[3];           // batch, head, row
+  i64 k_strides[3];           // batch or page, head, row
+  i64 v_strides[3];
+  i64 out_strides[3];
+  i64 page_table_stride;
+  i32 batch;
+  i32 num_heads_kv;
+  i32 group;       // query heads per key/value head
+  i32 seq_q;
+  i32 num_rows;    // group * seq_q
+  i32 row_blocks;  // pieces of the rows that each walk all keys; 1 up to the Config's rows
+  i32 slot_rows;   // rows of a partial slot: the smaller of num_rows and the Config's
+  i32 seq_kv;      // longest length
+  Window window;
+  i32 resident_blocks;  // fill the GPU once
+  i32 max_waves;
+  float scale;       // softmax scale
+  float softcap;     // with Config::kSoftcap
+};
+static_assert(sizeof(DecodeParams) == 288, "decode_plan.cc asserts the same");
+
+constexpr float kLog2e = 1.44269504088896f, kLn2 = 0.693147180559945f;
+
+/// `Config` (emitted by src/codegen/decode.cc) has: Element, kHeadDimQk, kHeadDimV, kRowWarps,
+/// kRowTiles, kKeyWarps, kTileKeys, kStages, kPageSize (0: contiguous), kLists, kSoftcap, kAlibi,
+/// kEarlyStart.
+template <class Config>
+struct Derived : Config {
+  static constexpr int kThreads = 32 * Config::kRowWarps * Config::kKeyWarps;
+  /// Warps of a team share its keys and hold different rows; teams share nothing until the end.
+  static constexpr int kTeams = Config::kKeyWarps;
+  static constexpr int kTeamThreads = 32 * Config::kRowWarps;
+  static constexpr int kTeamKeys = Config::kTileKeys / kTeams;
+  static constexpr int kStepKeys = 16;  // keys of one matrix product of weights and values
+  static constexpr int kSteps = kTeamKeys / kStepKeys;
+  static constexpr int kRows = 16 * Config::kRowWarps * Config::kRowTiles;
+
+  /// 16-byte chunks of a row. Products take 16 columns at a time: where head_dim_qk is an odd
+  /// multiple of 8, one chunk of zeros follows. Rows are an odd number of chunks apart, so that the
+  /// eight rows of a matrix lie in different banks.
+  static constexpr int kStepsQk = (Config::kHeadDimQk + 15) / 16;
+  static constexpr int kChunksQk = 2 * kStepsQk;
+  static constexpr int kChunksV = Config::kHeadDimV / 8;
+  static constexpr int kPitchQk = 16 * (kChunksQk + 1);
+  static constexpr int kPitchV = 16 * (2 * ((Config::kHeadDimV + 15) / 16) + 1);
+  static constexpr int kOutTiles = Config::kHeadDimV / 8;
+
+  static constexpr int kKeyBytes = Config::kTileKeys * kPitchQk;
+  static constexpr int kValueBytes = Config::kTileKeys * kPitchV;
+  /// Every team has its own copy of a listed tile's payload.
+  static constexpr int kPayloadBytes = Config::kLists ? kTeams * kRows * 8 : 0;
+  static constexpr int kStageBytes = kKeyBytes + kValueBytes + kPayloadBytes;
+  static constexpr int kQueryBytes = kRows * kPitchQk;
+  /// At a sequence's end the ring holds every team's output rows, then their maxima and sums.
+  static constexpr int kMergePitch = Config::kHeadDimV + 4;  // floats
+  static constexpr int kMergeBytes = kTeams * kRows * (4 * kMergePitch + 8);
+  static constexpr int kRingBytes = Config::kStages * kStageBytes > kMergeBytes
+                                        ? Config::kStages * kStageBytes
+                                        : kMergeBytes;
+  static constexpr int kSharedBytes = kQueryBytes + kRingBytes;
+
+  /// Query fragments stay in registers where the outputs leave room.
+  static constexpr bool kQueryInRegisters =
+      Config::kRowTiles == 1 && Config::kHeadDimQk <= 128 && Config::kHeadDimV <= 128;
+};
+
+}  // namespace stof::decode

@@ -1,0 +1,106 @@
+#pragma once
+// The end of a sequence: merging teams, then the final row or a partial one.
+
+#include "attention/decode/sequences.cuh"
+#include "ptx/math.cuh"
+
+namespace stof::decode {
+
+/// A row's place in the tensors. `packed`: row among all of its key/value head's.
+struct OutputRow {
+  i32 head, query;
+  __device__ OutputRow(const DecodeParams& params, i32 head_kv, i32 packed) {
+    const i32 in_group = packed / params.seq_q;
+    head = head_kv * params.group + in_group;
+    query = packed - in_group * params.seq_q;
+  }
+  __device__ __forceinline__ unsigned short* out(const DecodeParams& params, i32 batch) const {
+    return static_cast<unsigned short*>(params.out) + batch * params.out_strides[0] +
+           head * params.out_strides[1] + query * params.out_strides[2];
+  }
+  __device__ __forceinline__ void store_lse(const DecodeParams& params, i32 batch,
+                                            float value) const {
+    if (params.lse == nullptr) return;
+    const i64 num_heads = static_cast<i64>(params.num_heads_kv) * params.group;
+    params.lse[(batch * num_heads + head) * params.seq_q + query] = value;
+  }
+};
+
+/// From the sum of exp2(score - m) over all keys to the factor of the unnormalised output and the
+/// LSE. A row that saw nothing gives 0 and -inf, with a sink too.
+struct RowEnd {
+  float factor, lse;
+  __device__ RowEnd(const DecodeParams& params, i32 head, float m, float l) {
+    if (!(l > 0.0f)) {
+      factor = 0.0f;
+      lse = -ptx::infinity();
+      return;
+    }
+    float top = m, sum = l;
+    factor = 1.0f;
+    if (params.sink != nullptr) {
+      const float sink = params.sink[head] * kLog2e;
+      top = fmaxf(m, sink);
+      factor = ptx::exp2(m - top);
+      sum = l * factor + ptx::exp2(sink - top);
+    }
+    factor /= sum;
+    lse = (top + ptx::log2(sum)) * kLn2;
+  }
+};
+
+/// Weights that bring `count` states with maxima m to one reference. An empty state has m = -inf.
+template <int kCount>
+__device__ __forceinline__ float common_reference(const float (&m)[kCount], float (&w)[kCount]) {
+  float top = m[0];
+#pragma unroll
+  for (int i = 1; i < kCount; ++i) top = fmaxf(top, m[i]);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    w[i] = m[i] == -ptx::infinity() ? 0.0f : ptx::exp2(m[i] - top);
+  return top;
+}
+
+/// Merges the teams' rows in `merge` (in team order) and stores them: final when this block walked
+/// the whole sequence, else into partial slot `slot`. All threads; barriers are the caller's.
+template <class D>
+__device__ __forceinline__ void store_rows(const DecodeParams& params, const Sequence& s,
+                                           const float* merge, bool whole, i64 slot) {
+  const float2* sums = reinterpret_cast<const float2*>(merge + D::kTeams * D::kRows * D::kMergePitch);
+  const i32 first = s.row_block * D::kRows;
+  const i32 rows = min(params.num_rows - first, D::kRows);
+  for (int piece = static_cast<int>(threadIdx.x); piece < rows * D::kOutTiles;
+       piece += D::kThreads) {
+    const int row = piece / D::kOutTiles, column = 8 * (piece - row * D::kOutTiles);
+    float m[D::kTeams], l = 0.0f, w[D::kTeams], value[8] = {};
+#pragma unroll
+    for (int t = 0; t < D::kTeams; ++t) m[t] = sums[t * D::kRows + row].x;
+    const float top = common_reference(m, w);
+#pragma unroll
+    for (int t = 0; t < D::kTeams; ++t) {
+      l += w[t] * sums[t * D::kRows + row].y;
+      const float* from = merge + (t * D::kRows + row) * D::kMergePitch + column;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) value[i] += w[t] * from[i];
+    }
+    if (whole) {
+      const OutputRow place(params, s.head, first + row);
+      const RowEnd end(params, place.head, top, l);
+      uint4 words;
+      words.x = D::Element::pack(value[0] * end.factor, value[1] * end.factor);
+      words.y = D::Element::pack(value[2] * end.factor, value[3] * end.factor);
+      words.z = D::Element::pack(value[4] * end.factor, value[5] * end.factor);
+      words.w = D::Element::pack(value[6] * end.factor, value[7] * end.factor);
+      *reinterpret_cast<uint4*>(place.out(params, s.batch) + column) = words;
+      if (column == 0) place.store_lse(params, s.batch, end.lse);
+    } else {
+      const i64 at = slot * params.slot_rows + row;
+      float4* to = reinterpret_cast<float4*>(params.partial_out + at * D::kHeadDimV + column);
+      to[0] = make_float4(value[0], value[1], value[2], value[3]);
+      to[1] = make_float4(value[4], value[5], value[6], value[7]);
+      if (column == 0) params.partial_sums[at] = make_float2(top, l);
+    }
+  }
+}
+
+}  // namespace stof::decode

@@ -1,0 +1,81 @@
+#pragma once
+// Attention of a few new queries against a key/value cache. README.md beside this has roofline and
+// schedule.
+
+#include "attention/decode/finish.cuh"
+#include "attention/decode/rows.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/grid.cuh"
+
+namespace stof::decode {
+
+/// Waits for the other warps of the team. Teams of one warp or of the whole block need no named
+/// barrier.
+template <class D>
+__device__ __forceinline__ void sync_team(int team) {
+  if constexpr (D::kRowWarps == 1)
+    __syncwarp();
+  else if constexpr (D::kTeams == 1)
+    __syncthreads();
+  else
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + team), "n"(D::kTeamThreads) : "memory");
+}
+
+template <class D>
+__device__ __forceinline__ void decode_kernel(const DecodeParams& params) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const u32 query = ptx::shared_address(shared), stages = query + D::kQueryBytes;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = __shfl_sync(~0u, thread / 32, 0);
+  const int team = warp / D::kRowWarps, member = warp % D::kRowWarps;
+  if constexpr (D::kEarlyStart) {
+    ptx::allow_next_kernel();
+    ptx::wait_for_previous_kernel();
+  }
+
+  const Sequences<D> sequences(params);
+  const Partition partition =
+      partition_tiles(sequences.total(), params.resident_blocks, params.max_waves);
+  const i32 block = static_cast<i32>(blockIdx.x);
+  if (block >= partition.blocks) return;
+  i64 tile = partition.begin(block);
+  const i64 end = partition.begin(block + 1);
+  if (tile >= end) return;
+
+  TileLoader<D> loader(params, stages, team, member * 32 + (thread & 31));
+  WarpRows<D> rows(params, query, stages, team, member * 16 * D::kRowTiles);
+  Sequence s = sequences.containing(tile);
+  for (;;) {
+    const i32 from = static_cast<i32>(tile - s.begin);
+    const i32 to = static_cast<i32>(min(static_cast<i64>(s.count), end - s.begin));
+    load_query<D>(params, s, query);
+    loader.start(s, from, to);
+#pragma unroll
+    for (int stage = 0; stage < D::kStages - 1; ++stage) loader.load_next(stage);
+    ptx::wait_copies<D::kStages - 2>();  // the query rows came with the first tile
+    __syncthreads();
+    rows.start(s);
+    int stage = 0;
+    for (i32 i = from; i < to; ++i) {
+      ptx::wait_copies<D::kStages - 2>();
+      sync_team<D>(team);  // tile i is there, and nobody reads tile i - 1 any more
+      loader.load_next(stage == 0 ? D::kStages - 1 : stage - 1);
+      i32 payload;
+      const i32 key = loader.first_key(i, &payload);
+      rows.add_tile(stage, key, payload, loader.keys().sinks);
+      stage = stage + 1 == D::kStages ? 0 : stage + 1;
+    }
+    ptx::wait_copies<0>();
+    __syncthreads();
+    float* merge = reinterpret_cast<float*>(shared + D::kQueryBytes);
+    rows.put(merge);
+    __syncthreads();
+    store_rows<D>(params, s, merge, from == 0 && to == s.count, partial_slot(block, from == 0));
+    tile = s.begin + to;
+    if (tile >= end) return;
+    __syncthreads();  // the ring is free for the next sequence
+    s = sequences.after(s);
+  }
+}
+
+}  // namespace stof::decode

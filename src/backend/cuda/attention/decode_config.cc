@@ -1,0 +1,83 @@
+#include "backend/cuda/attention/decode_config.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+/// Shared memory by compute capability (CUDA programming guide, "Technical specifications").
+struct SharedMemory {
+  int per_sm, per_block;
+};
+
+SharedMemory shared_memory(int major, int minor) {
+  if (major == 9 || major == 10) return {233472, 232448};
+  if (major == 8 && (minor == 0 || minor == 7)) return {167936, 166912};
+  return {102400, 101376};
+}
+
+/// Deepest ring that `blocks` blocks of an SM have room for; 0 or 1: none.
+int ring_depth(codegen::DecodeConfig config, int blocks, const SharedMemory& memory) {
+  constexpr int kReservedBytes = 1024;  // by the system, each block
+  constexpr int kDeepest = 8;
+  const int room = std::min(memory.per_sm / blocks - kReservedBytes, memory.per_block);
+  const int stages =
+      std::min(kDeepest, (room - config.query_bytes()) / std::max(1, config.stage_bytes()));
+  return config.query_bytes() + config.merge_bytes() <= room ? std::max(stages, 0) : 0;
+}
+
+}  // namespace
+
+codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, int major,
+                                    int minor) {
+  codegen::DecodeConfig config;
+  config.element = problem.dtype;
+  config.head_dim_qk = static_cast<int>(problem.head_dim_qk);
+  config.head_dim_v = static_cast<int>(problem.head_dim_v);
+  config.page_size = static_cast<int>(problem.page_size);
+  config.lists = lists;
+  config.softcap = problem.softcap > 0;
+  config.alibi = problem.alibi;
+  config.early_start = major >= 9;
+
+  // All rows of a group share the loaded keys: as many warps side by side as rows need, the rest
+  // take keys of their own. Wide heads leave registers for one row tile a warp.
+  const std::int64_t rows = packed_rows(problem);
+  const bool wide = std::max(problem.head_dim_qk, problem.head_dim_v) > 128;
+  config.row_warps = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
+
+  // Large stages first: two blocks an SM hide each other's starts and ends.
+  const SharedMemory memory = shared_memory(major, minor);
+  for (const int row_tiles : {rows > 64 && !wide ? 2 : 1, 1})
+    for (const int tile_keys : {64, 32, 16})
+      for (const int blocks : {2, 1}) {
+        config.row_tiles = row_tiles;
+        config.tile_keys = tile_keys;
+        config.key_warps = std::min(4 / config.row_warps, tile_keys / 16);
+        config.blocks_per_sm = blocks;
+        config.stages = ring_depth(config, blocks, memory);
+        if (config.stages >= 2) return config;
+      }
+  throw_error(ErrorCode::kInternal, "decode: no ring fits compute capability {}.{} for {}", major,
+              minor, problem.describe());
+}
+
+DecodeGrid decode_grid(const DecodeProblem& problem, const codegen::DecodeConfig& config,
+                       int num_sms) {
+  constexpr std::int64_t kMostWaves = 4, kMostWorkspace = std::int64_t{64} << 20;
+  DecodeGrid grid;
+  const std::int64_t rows = packed_rows(problem);
+  grid.row_blocks = static_cast<std::int32_t>((rows + config.rows() - 1) / config.rows());
+  grid.slot_rows = static_cast<std::int32_t>(std::min<std::int64_t>(rows, config.rows()));
+  grid.resident_blocks = std::min(num_sms * config.blocks_per_sm, codegen::kDecodeMaxBlocks);
+  const std::int64_t slot_bytes = grid.slot_rows * (4 * problem.head_dim_v + 8);
+  const std::int64_t waves =
+      std::min({kMostWaves, kMostWorkspace / (2 * grid.resident_blocks * slot_bytes),
+                std::int64_t{codegen::kDecodeMaxBlocks / grid.resident_blocks}});
+  grid.max_waves = static_cast<std::int32_t>(std::max<std::int64_t>(1, waves));
+  return grid;
+}
+
+}  // namespace stof::cuda

@@ -37,11 +37,12 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
 }
 
 /// The stored rows a merging pass holds beside its own: three warpgroups have 160 registers a
-/// thread, and wide heads or two slabs a warp need them for the output.
+/// thread, and wide heads, two slabs a warp or long key tiles need them for the output or scores.
 bool can_merge(const codegen::AttentionConfig& config) {
-  const bool has_registers = config.family == KernelFamily::kSm90
-                                 ? config.warpgroups < 3
-                                 : config.threads() * config.blocks_per_sm <= 256;
+  const bool has_registers =
+      config.family == KernelFamily::kSm90
+          ? config.warpgroups < 3
+          : config.threads() * config.blocks_per_sm <= 256 && config.tile_kv <= 64;
   return has_registers && config.warp_slabs * config.head_dim_v <= 128;
 }
 

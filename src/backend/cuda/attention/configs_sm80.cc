@@ -37,10 +37,15 @@ std::vector<Config> narrow_configs(const Config& base) {
   Config short_tile = wide;  // 128 x 32: three blocks' registers
   short_tile.tile_kv = 32;
   short_tile.blocks_per_sm = 3;
+  Config tall = wide;  // 256 x 64, eight warps: K and V are copied once for all
+  tall.warpgroups = 2;
+  tall.blocks_per_sm = 1;
+  Config long_tile = wide;  // 128 x 96: fewer barriers a key
+  long_tile.tile_kv = 96;
   Config small = base;  // 64 x 64
   small.query_in_registers = true;
   small.blocks_per_sm = 4;
-  return {wide, short_tile, small};
+  return {wide, tall, long_tile, short_tile, small};
 }
 
 /// Head dims 72 to 128: the output and the scores of 128 rows take all registers of two blocks.
@@ -54,7 +59,11 @@ std::vector<Config> middle_configs(const Config& base, const KernelTarget& targe
   small.query_in_registers = true;
   small.blocks_per_sm = 2;
   if (blocks_that_fit(small, 2, target) < 2) small.tile_kv = 32;
-  return {wide, small};
+  Config tall = wide;  // 256 rows, eight warps: K and V are copied once for all
+  tall.warpgroups = 2;
+  tall.stages = 2;
+  tall.blocks_per_sm = 1;
+  return {wide, tall, small};
 }
 
 /// Head dims 136 to 256: eight warps of 16 rows where shared memory holds them, else four.

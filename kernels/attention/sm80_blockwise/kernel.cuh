@@ -89,17 +89,17 @@ class MmaBlock {
 
   // The lane's rows of the first fragment, computed anew for each product to spare registers.
   __device__ __forceinline__ u32 query_row() const {
-    const u32 thread = thread_index();
+    const u32 thread = ptx::thread_index();
     return base_ + row_group() * D::kWarpSlabs * D::kQueryBytes + ((thread >> 5) & 3) * 16 * 128 +
            row_major_lane(thread & 31);
   }
   __device__ __forceinline__ u32 key_row(int stage) const {
-    return stage_base(stage) + unit_major_lane(thread_index() & 31);
+    return stage_base(stage) + unit_major_lane(ptx::thread_index() & 31);
   }
   __device__ __forceinline__ u32 value_row(int stage) const {
     return stage_base(stage) + D::kKeyBytes +
            column_group() * (D::kOutColumns / D::kChunk) * D::kTileKv * 128 +
-           row_major_lane(thread_index() & 31);
+           row_major_lane(ptx::thread_index() & 31);
   }
 
   __device__ __forceinline__ void clear_padding() const {
@@ -189,7 +189,7 @@ class MmaBlock {
 #pragma unroll
       for (int word = 0; word < D::kPayloadWords; ++word)
         bits[w][word] = words[((D::kPackHeads ? 0 : slab(w)) * D::kPayloadWords + word) * 128 +
-                              (thread_index() & 127)];
+                              (ptx::thread_index() & 127)];
   }
 
   __device__ __forceinline__ float scale_log2() const {

@@ -6,6 +6,7 @@
 
 #include "attention/sm80_blockwise/config.cuh"
 #include "ptx/async_copy.cuh"
+#include "ptx/thread.cuh"
 
 namespace stof {
 
@@ -31,13 +32,6 @@ struct TokenOrder {
   u32 rows;  // in a residue; unsigned, so that positions just past 2^31 stay positions
   u32 step;
 };
-
-/// threadIdx.x, read anew: what is derived from it occupies no registers between two tiles.
-__device__ __forceinline__ u32 thread_index() {
-  u32 thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
-}
 
 constexpr int power_of_two_from(int value) {
   int power = 8;
@@ -70,7 +64,7 @@ template <int kHeadDim, int kRows, int kThreads, int kLoadBytes>
 class TileLoader {
  public:
   __device__ __forceinline__ TileLoader() {
-    const u32 thread = thread_index();
+    const u32 thread = ptx::thread_index();
     unit_ = thread % kLanes;
     row_ = thread / kLanes;
     target_ = (unit_ / 8) * kRows * 128 + row_ * 128 + (((unit_ ^ row_) & 7) << 4);

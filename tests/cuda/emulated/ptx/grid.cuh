@@ -1,0 +1,9 @@
+#pragma once
+// kernels/ptx/grid.cuh: there is no other kernel to wait for.
+
+namespace stof::ptx {
+
+inline void allow_next_kernel() {}
+inline void wait_for_previous_kernel() {}
+
+}  // namespace stof::ptx

@@ -1,0 +1,243 @@
+// The sm80 kernel's own source, run on the CPU thread by thread (emulated/machine.h), on plans as the
+// host makes them, against a reference in double. Proves addresses, fragments, barriers and the
+// order of copies without a GPU; what the compiler makes of the source it cannot prove.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "attention/sm80_blockwise/kernel.cuh"
+#include "backend/cuda/attention/device_plan.h"
+#include "mask/permute.h"
+#include "stof/block_mask.h"
+
+namespace stof {
+
+alignas(1024) unsigned char shared[96 * 1024];  // what the kernel calls its dynamic shared memory
+
+namespace cuda {
+namespace {
+
+using emulated::CopiesLand;
+
+/// One kernel configuration, as src/codegen/attention_sm80.cc would emit it.
+template <int kQk, int kV, int kSlabs, int kRows, int kColumns, int kKeys, int kRing, int kLoad,
+          bool kHeld, bool kPack>
+struct EmulatedConfig {
+  using Element = ptx::BFloat16;
+  static constexpr int kHeadDimQk = kQk, kHeadDimV = kV;
+  static constexpr int kWarpSlabs = kSlabs, kRowGroups = kRows, kColumnGroups = kColumns;
+  static constexpr int kTileKv = kKeys, kStages = kRing, kLoadBytes = kLoad;
+  static constexpr bool kQueryInRegisters = kHeld, kPackHeads = kPack, kSoftcap = false,
+                        kMerge = false;
+
+  static codegen::AttentionConfig host() {
+    codegen::AttentionConfig config;
+    config.family = codegen::KernelFamily::kSm80;
+    config.head_dim_qk = kQk;
+    config.head_dim_v = kV;
+    config.warp_slabs = kSlabs;
+    config.warpgroups = kRows * kColumns;
+    config.split_columns = kColumns == 2;
+    config.tile_kv = kKeys;
+    config.stages = kRing;
+    config.load_bytes = kLoad;
+    config.query_in_registers = kHeld;
+    config.pack_heads = kPack;
+    config.validate();
+    return config;
+  }
+};
+
+/// Random [batch, heads, rows, columns], rows at odd strides where 16-byte loads are not used, NaN
+/// between them.
+class Tensor {
+ public:
+  Tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t columns,
+         int load_bytes, std::mt19937& random)
+      : heads_(heads),
+        rows_(rows),
+        offset_(load_bytes == 16 ? 0 : load_bytes / 2),
+        pitch_(columns + (load_bytes == 16 ? 8 : load_bytes / 2)),
+        values_(static_cast<std::size_t>(offset_ + batch * heads * rows * pitch_)) {
+    for (BFloat16& value : values_) value.bits = 0xffff;
+    std::normal_distribution<float> normal;
+    for (std::int64_t row = 0; row < batch * heads * rows; ++row)
+      for (std::int64_t column = 0; column < columns; ++column)
+        values_[static_cast<std::size_t>(offset_ + row * pitch_ + column)] =
+            BFloat16(normal(random));
+  }
+  Operand operand() const {
+    return {reinterpret_cast<const unsigned char*>(values_.data() + offset_),
+            heads_ * rows_ * pitch_ * 2, rows_ * pitch_ * 2, pitch_ * 2};
+  }
+  double at(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t column) const {
+    return static_cast<float>(values_[static_cast<std::size_t>(
+        offset_ + ((batch * heads_ + head) * rows_ + row) * pitch_ + column)]);
+  }
+
+ private:
+  std::int64_t heads_, rows_, offset_, pitch_;
+  std::vector<BFloat16> values_;
+};
+
+constexpr std::int64_t kBatch = 1, kHeads = 2, kHeadsKv = 1;
+
+template <class Config>
+class Emulation {
+ public:
+  Emulation(std::int64_t seq_q, std::int64_t seq_kv)
+      : random_(7),
+        q_(kBatch, kHeads, seq_q, Config::kHeadDimQk, Config::kLoadBytes, random_),
+        k_(kBatch, kHeadsKv, seq_kv, Config::kHeadDimQk, Config::kLoadBytes, random_),
+        v_(kBatch, kHeadsKv, seq_kv, Config::kHeadDimV, Config::kLoadBytes, random_) {
+    problem_.batch = kBatch;
+    problem_.num_heads_q = kHeads;
+    problem_.num_heads_kv = kHeadsKv;
+    problem_.seq_q = seq_q;
+    problem_.seq_kv = seq_kv;
+    problem_.head_dim_qk = Config::kHeadDimQk;
+    problem_.head_dim_v = Config::kHeadDimV;
+    problem_.dtype = DType::kBFloat16;
+  }
+
+  void check(const mask::Mask& mask, std::int64_t step, CopiesLand copies) {
+    SCOPED_TRACE(mask.describe() + " step " + std::to_string(step));
+    const mask::ScoreShape shape{kBatch, kHeads, problem_.seq_q, problem_.seq_kv};
+    const mask::Mask bound = mask.bind(shape);
+    const auto config = Config::host();
+    const auto blocks =
+        build_block_mask(step == 1 ? bound : mask::permuted(bound, shape, step), shape);
+    launch(build_device_plan(problem_, build_mask_plan(blocks, plan_config(config)), config, 2),
+           step, copies);
+    compare(bound);
+  }
+
+ private:
+  using D = MmaDerived<Config>;
+
+  void launch(const DevicePlan& plan, std::int64_t step, CopiesLand copies) {
+    BFloat16 poison;
+    poison.bits = 0x7fc1;
+    out_.assign(static_cast<std::size_t>(kBatch * kHeads * problem_.seq_q * problem_.head_dim_v),
+                poison);
+    lse_.assign(static_cast<std::size_t>(kBatch * kHeads * problem_.seq_q), std::nanf(""));
+    const int seq_q = static_cast<int>(problem_.seq_q), seq_kv = static_cast<int>(problem_.seq_kv);
+    const auto residues = static_cast<int>(step);
+    AttentionParams params{};
+    static_assert(sizeof(stof::WorkRecord) == sizeof(WorkRecord));
+    std::vector<stof::WorkRecord> records(plan.records.size());
+    std::memcpy(records.data(), plan.records.data(), records.size() * sizeof(WorkRecord));
+    params.records = records.data();
+    params.partial = reinterpret_cast<const stof::PartialTile*>(plan.partial.data());
+    params.runs = reinterpret_cast<const stof::TileRun*>(plan.runs.data());
+    params.payloads = reinterpret_cast<const unsigned char*>(plan.payloads.data());
+    unsigned queue[2] = {0, 0};
+    params.queue = queue;
+    params.out = out_.data();
+    params.lse = lse_.data();
+    params.out_batch_stride = kHeads * problem_.seq_q * problem_.head_dim_v;
+    params.out_head_stride = problem_.seq_q * problem_.head_dim_v;
+    params.out_row_stride = problem_.head_dim_v;
+    params.num_records = static_cast<int>(records.size());
+    params.num_heads_q = kHeads;
+    params.heads_per_group = kHeads / kHeadsKv;
+    params.seq_q = seq_q;
+    params.step = residues;
+    params.residue_rows_q = seq_q / residues;
+    params.residue_rows_kv = seq_kv / residues;
+    params.scale = 1.0f / std::sqrt(static_cast<float>(problem_.head_dim_qk));
+    params.scale_log2 = params.scale * 1.44269504f;
+    const Operands operands{q_.operand(), k_.operand(), v_.operand()};
+    static_assert(D::kSharedBytes <= sizeof(shared));
+    ASSERT_EQ(D::kSharedBytes, Config::host().shared_bytes());
+    ASSERT_EQ(D::kThreads, Config::host().threads());
+    // Blocks one after the other: the first takes what it finds in the queue.
+    gridDim.x = static_cast<unsigned>(std::min<std::size_t>(2, records.size()));
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
+      emulated::machine.run(D::kThreads, shared, D::kSharedBytes, copies,
+                            [&] { sm80_blockwise<Config>(params, operands); });
+    EXPECT_EQ(queue[0], 0u) << "the next launch needs an empty queue";
+    EXPECT_EQ(queue[1], 0u);
+  }
+
+  void compare(const mask::Mask& bound) const {
+    const std::int64_t columns = problem_.head_dim_v;
+    double difference = 0, norm = 0;
+    for (std::int64_t h = 0; h < kHeads; ++h)
+      for (std::int64_t i = 0; i < problem_.seq_q; ++i) {
+        double sum = 0;
+        std::vector<double> row(static_cast<std::size_t>(columns), 0);
+        for (std::int64_t j = 0; j < problem_.seq_kv; ++j) {
+          if (!bound.visible(0, h, i, j)) continue;
+          double score = 0;
+          for (std::int64_t d = 0; d < problem_.head_dim_qk; ++d)
+            score += q_.at(0, h, i, d) * k_.at(0, 0, j, d);
+          const double weight = std::exp(score / std::sqrt(problem_.head_dim_qk));
+          sum += weight;
+          for (std::int64_t d = 0; d < columns; ++d)
+            row[static_cast<std::size_t>(d)] += weight * v_.at(0, 0, j, d);
+        }
+        const auto at = static_cast<std::size_t>(h * problem_.seq_q + i);
+        if (sum > 0)
+          ASSERT_NEAR(lse_[at], std::log(sum), 1e-4) << "head " << h << " row " << i;
+        else
+          ASSERT_EQ(lse_[at], -HUGE_VALF) << "head " << h << " row " << i;
+        for (std::int64_t d = 0; d < columns; ++d) {
+          const double want = sum > 0 ? row[static_cast<std::size_t>(d)] / sum : 0;
+          const double got =
+              static_cast<float>(out_[at * static_cast<std::size_t>(columns) +
+                                      static_cast<std::size_t>(d)]);
+          ASSERT_FALSE(std::isnan(got)) << "head " << h << " row " << i << " column " << d;
+          difference += (got - want) * (got - want);
+          norm += want * want;
+        }
+      }
+    EXPECT_LE(std::sqrt(difference), 4e-3 * std::sqrt(norm));
+  }
+
+  std::mt19937 random_;
+  AttentionProblem problem_;
+  Tensor q_, k_, v_;
+  std::vector<BFloat16> out_;
+  std::vector<float> lse_;
+};
+
+TEST(Sm80Emulated, TwoSlabsAWarpWithQueriesInRegisters) {
+  using Config = EmulatedConfig<64, 64, 2, 1, 1, 64, 2, 16, true, false>;
+  Emulation<Config> run(150, 150);
+  run.check(mask::causal(), 1, CopiesLand::kLate);
+  run.check(mask::dilated(40, 2), 2, CopiesLand::kLate);
+  run.check(mask::document({70, 60, 20}), 1, CopiesLand::kEarly);
+}
+
+TEST(Sm80Emulated, OneStageAndPackedHeads) {
+  using Config = EmulatedConfig<32, 32, 2, 1, 1, 32, 1, 16, false, true>;
+  Emulation<Config> run(70, 150);
+  for (const CopiesLand copies : {CopiesLand::kLate, CopiesLand::kEarly})
+    for (const mask::Mask& mask : {mask::all(), mask::causal(), mask::random_elements(0.3, 5)})
+      run.check(mask, 1, copies);
+}
+
+TEST(Sm80Emulated, NarrowLoadsAndOddHeadDimensions) {
+  using TwoBytes = EmulatedConfig<40, 24, 1, 1, 1, 64, 3, 2, true, false>;
+  using FourBytes = EmulatedConfig<24, 72, 1, 1, 1, 32, 2, 4, false, false>;
+  for (const CopiesLand copies : {CopiesLand::kLate, CopiesLand::kEarly}) {
+    Emulation<TwoBytes>(70, 200).check(mask::window(60, 10), 1, copies);
+    Emulation<FourBytes>(70, 100).check(mask::causal(), 2, copies);
+  }
+}
+
+TEST(Sm80Emulated, TwoWarpgroupsOverRowsAndOverColumns) {
+  using Rows = EmulatedConfig<16, 136, 1, 2, 1, 32, 2, 16, false, false>;
+  using Columns = EmulatedConfig<16, 264, 1, 1, 2, 16, 1, 16, false, false>;
+  Emulation<Rows>(150, 100).check(mask::causal(), 1, CopiesLand::kLate);
+  for (const mask::Mask& mask : {mask::causal(), mask::none()})
+    Emulation<Columns>(70, 60).check(mask, 1, CopiesLand::kLate);
+}
+
+}  // namespace
+}  // namespace cuda
+}  // namespace stof

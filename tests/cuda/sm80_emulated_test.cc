@@ -1,5 +1,5 @@
-// The sm80 kernel's own source, run on the CPU thread by thread (emulated/machine.h), on plans as the
-// host makes them, against a reference in double. Proves addresses, fragments, barriers and the
+// The sm80 kernel's own source, run on the CPU thread by thread (emulated/machine.h), on plans as
+// the host makes them, against a reference in double. Proves addresses, fragments, barriers and the
 // order of copies without a GPU; what the compiler makes of the source it cannot prove.
 
 #include <gtest/gtest.h>
@@ -187,9 +187,8 @@ class Emulation {
           ASSERT_EQ(lse_[at], -HUGE_VALF) << "head " << h << " row " << i;
         for (std::int64_t d = 0; d < columns; ++d) {
           const double want = sum > 0 ? row[static_cast<std::size_t>(d)] / sum : 0;
-          const double got =
-              static_cast<float>(out_[at * static_cast<std::size_t>(columns) +
-                                      static_cast<std::size_t>(d)]);
+          const double got = static_cast<float>(
+              out_[at * static_cast<std::size_t>(columns) + static_cast<std::size_t>(d)]);
           ASSERT_FALSE(std::isnan(got)) << "head " << h << " row " << i << " column " << d;
           difference += (got - want) * (got - want);
           norm += want * want;

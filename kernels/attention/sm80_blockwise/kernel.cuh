@@ -9,6 +9,7 @@
 #include "attention/sm80_blockwise/products.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/grid.cuh"
+#include "ptx/thread.cuh"
 
 namespace stof {
 
@@ -145,7 +146,7 @@ class MmaBlock {
   }
 
   __device__ __forceinline__ void load_query(const WorkRecord& record) const {
-    const QueryLoader loader;
+    const QueryLoader loader(ptx::thread_index());
 #pragma unroll 1
     for (int s = 0; s < D::kSlabs; ++s)
       loader.load(base_ + s * D::kQueryBytes,
@@ -162,20 +163,28 @@ class MmaBlock {
   __device__ __forceinline__ u32 stage_base(int stage) const {
     return base_ + D::kStageOffset + stage * D::kStageBytes;
   }
-  // K and V of the item's tile i, into its stage.
+  // K and V of the item's tile i, into its stage. Both of a pair share the arithmetic.
+  __device__ __forceinline__ u32 tile_position(int i) const {
+    return static_cast<u32>(item().tiles[i % 4].tile) * D::kTileKv;
+  }
+  __device__ __forceinline__ void load_keys(int i, u32 thread, u32 position) const {
+    KeyLoader(thread).load(stage_base(i % D::kStages), item().keys, operands_.k.row_stride, position,
+                           key_order());
+  }
+  __device__ __forceinline__ void load_values(int i, u32 thread, u32 position) const {
+    ValueLoader(thread).load(stage_base(i % D::kStages) + D::kKeyBytes, item().values,
+                             operands_.v.row_stride, position, key_order());
+  }
   __device__ __forceinline__ void load_keys(int i) const {
-    KeyLoader().load(stage_base(i % D::kStages), item().keys, operands_.k.row_stride,
-                     item().tiles[i % 4].tile * D::kTileKv,
-                     key_order());
+    load_keys(i, ptx::thread_index(), tile_position(i));
   }
   __device__ __forceinline__ void load_values(int i) const {
-    ValueLoader().load(stage_base(i % D::kStages) + D::kKeyBytes, item().values,
-                       operands_.v.row_stride, item().tiles[i % 4].tile * D::kTileKv,
-                       key_order());
+    load_values(i, ptx::thread_index(), tile_position(i));
   }
   __device__ __forceinline__ void load_pair(int i) const {
-    load_keys(i);
-    load_values(i);
+    const u32 thread = ptx::thread_index(), position = tile_position(i);
+    load_keys(i, thread, position);
+    load_values(i, thread, position);
   }
 
   /// The bits of tile i of the item, which is partial.

@@ -6,7 +6,6 @@
 
 #include "attention/sm80_blockwise/config.cuh"
 #include "ptx/async_copy.cuh"
-#include "ptx/thread.cuh"
 
 namespace stof {
 
@@ -63,8 +62,7 @@ __device__ __forceinline__ void load_unit(u32 shared, const unsigned char* globa
 template <int kHeadDim, int kRows, int kThreads, int kLoadBytes>
 class TileLoader {
  public:
-  __device__ __forceinline__ TileLoader() {
-    const u32 thread = ptx::thread_index();
+  __device__ __forceinline__ explicit TileLoader(u32 thread) {
     unit_ = thread % kLanes;
     row_ = thread / kLanes;
     target_ = (unit_ / 8) * kRows * 128 + row_ * 128 + (((unit_ ^ row_) & 7) << 4);

@@ -1,8 +1,8 @@
 #pragma once
-// One block of a CUDA grid on the CPU, in lockstep where the source says so: every thread is a fiber,
-// barriers and warp-wide instructions switch between them. What the device leaves undefined is made
-// to hurt: shared memory starts as NaN, and asynchronous copies land as late or as early as they may.
-// For kernels that use only the wrappers in ptx/ beside this file.
+// One block of a CUDA grid on the CPU, in lockstep where the source says so: every thread is a
+// fiber, barriers and warp-wide instructions switch between them. What the device leaves undefined
+// is made to hurt: shared memory starts as NaN, and asynchronous copies land as late or as early as
+// they may. For kernels that use only the wrappers in ptx/ beside this file.
 
 #include <ucontext.h>
 

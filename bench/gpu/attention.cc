@@ -135,8 +135,10 @@ void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
     if (!is_wanted(candidate, name, kernel_part)) continue;
     const std::string kernel = candidate.name();
     const double predicted = candidate.predicted_us();
-    const cuda::Workload work = cuda::make_workload(problem, *candidate.passes[0].blocks,
-                                                    candidate.passes[0].config, target);
+    cuda::Workload work;  // of the first pass; the row-wise kernel has none
+    if (!candidate.passes.empty())
+      work = cuda::make_workload(problem, *candidate.passes[0].blocks, candidate.passes[0].config,
+                                 target);
     try {
       const auto plan = cuda::AttentionPlan::build(problem, expression, kernel);
       data.poison();

@@ -2,7 +2,7 @@
 // Sizes that follow from a Config, and what the host hands the kernels.
 
 #include "attention/decode/schedule.cuh"
-#include "ptx/types.cuh"
+#include "attention/warp_rows.cuh"
 
 namespace stof::decode {
 
@@ -51,8 +51,6 @@ struct DecodeParams {
 };
 static_assert(sizeof(DecodeParams) == 288, "decode_plan.cc asserts the same");
 
-constexpr float kLog2e = 1.44269504088896f, kLn2 = 0.693147180559945f;
-
 /// `Config` (emitted by src/codegen/decode.cc) has: Element, kHeadDimQk, kHeadDimV, kRowWarps,
 /// kRowTiles, kKeyWarps, kTileKeys, kStages, kPageSize (0: contiguous), kLists, kSoftcap, kAlibi,
 /// kEarlyStart.
@@ -68,14 +66,12 @@ struct Derived : Config {
   static constexpr int kRows = 16 * Config::kRowWarps * Config::kRowTiles;
 
   /// 16-byte chunks of a row. Products take 16 columns at a time: where head_dim_qk is an odd
-  /// multiple of 8, one chunk of zeros follows. Rows are an odd number of chunks apart, so that the
-  /// eight rows of a matrix lie in different banks.
-  static constexpr int kStepsQk = (Config::kHeadDimQk + 15) / 16;
-  static constexpr int kChunksQk = 2 * kStepsQk;
+  /// multiple of 8, one chunk of zeros follows.
+  static constexpr int kChunksQk = 2 * WarpRows<Config>::kStepsQk;
   static constexpr int kChunksV = Config::kHeadDimV / 8;
-  static constexpr int kPitchQk = 16 * (kChunksQk + 1);
-  static constexpr int kPitchV = 16 * (2 * ((Config::kHeadDimV + 15) / 16) + 1);
-  static constexpr int kOutTiles = Config::kHeadDimV / 8;
+  static constexpr int kPitchQk = WarpRows<Config>::kPitchQk, kPitchV = WarpRows<Config>::kPitchV;
+  static constexpr int kOutTiles = WarpRows<Config>::kOutTiles;
+  static constexpr int kMergePitch = WarpRows<Config>::kMergePitch;
 
   static constexpr int kKeyBytes = Config::kTileKeys * kPitchQk;
   static constexpr int kValueBytes = Config::kTileKeys * kPitchV;
@@ -84,16 +80,11 @@ struct Derived : Config {
   static constexpr int kStageBytes = kKeyBytes + kValueBytes + kPayloadBytes;
   static constexpr int kQueryBytes = kRows * kPitchQk;
   /// At a sequence's end the ring holds every team's output rows, then their maxima and sums.
-  static constexpr int kMergePitch = Config::kHeadDimV + 4;  // floats
   static constexpr int kMergeBytes = kTeams * kRows * (4 * kMergePitch + 8);
   static constexpr int kRingBytes = Config::kStages * kStageBytes > kMergeBytes
                                         ? Config::kStages * kStageBytes
                                         : kMergeBytes;
   static constexpr int kSharedBytes = kQueryBytes + kRingBytes;
-
-  /// Query fragments stay in registers where the outputs leave room.
-  static constexpr bool kQueryInRegisters =
-      Config::kRowTiles == 1 && Config::kHeadDimQk <= 128 && Config::kHeadDimV <= 128;
 };
 
 }  // namespace stof::decode

@@ -49,18 +49,6 @@ struct RowEnd {
   }
 };
 
-/// Weights that bring `count` states with maxima m to one reference. An empty state has m = -inf.
-template <int kCount>
-__device__ __forceinline__ float common_reference(const float (&m)[kCount], float (&w)[kCount]) {
-  float top = m[0];
-#pragma unroll
-  for (int i = 1; i < kCount; ++i) top = fmaxf(top, m[i]);
-#pragma unroll
-  for (int i = 0; i < kCount; ++i)
-    w[i] = m[i] == -ptx::infinity() ? 0.0f : ptx::exp2(m[i] - top);
-  return top;
-}
-
 /// Merges the teams' rows in `merge` (in team order) and stores them: final when this block walked
 /// the whole sequence, else into partial slot `slot`. All threads; barriers are the caller's.
 template <class D>
@@ -72,33 +60,20 @@ __device__ __forceinline__ void store_rows(const DecodeParams& params, const Seq
   for (int piece = static_cast<int>(threadIdx.x); piece < rows * D::kOutTiles;
        piece += D::kThreads) {
     const int row = piece / D::kOutTiles, column = 8 * (piece - row * D::kOutTiles);
-    float m[D::kTeams], l = 0.0f, w[D::kTeams], value[8] = {};
-#pragma unroll
-    for (int t = 0; t < D::kTeams; ++t) m[t] = sums[t * D::kRows + row].x;
-    const float top = common_reference(m, w);
-#pragma unroll
-    for (int t = 0; t < D::kTeams; ++t) {
-      l += w[t] * sums[t * D::kRows + row].y;
-      const float* from = merge + (t * D::kRows + row) * D::kMergePitch + column;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) value[i] += w[t] * from[i];
-    }
+    const MergedPiece<D::kTeams> merged(merge + row * D::kMergePitch + column, sums + row,
+                                        D::kMergePitch, D::kRows);
     if (whole) {
       const OutputRow place(params, s.head, first + row);
-      const RowEnd end(params, place.head, top, l);
-      uint4 words;
-      words.x = D::Element::pack(value[0] * end.factor, value[1] * end.factor);
-      words.y = D::Element::pack(value[2] * end.factor, value[3] * end.factor);
-      words.z = D::Element::pack(value[4] * end.factor, value[5] * end.factor);
-      words.w = D::Element::pack(value[6] * end.factor, value[7] * end.factor);
-      *reinterpret_cast<uint4*>(place.out(params, s.batch) + column) = words;
+      const RowEnd end(params, place.head, merged.m, merged.l);
+      *reinterpret_cast<uint4*>(place.out(params, s.batch) + column) =
+          merged.template pack<typename D::Element>(end.factor);
       if (column == 0) place.store_lse(params, s.batch, end.lse);
     } else {
       const i64 at = slot * params.slot_rows + row;
       float4* to = reinterpret_cast<float4*>(params.partial_out + at * D::kHeadDimV + column);
-      to[0] = make_float4(value[0], value[1], value[2], value[3]);
-      to[1] = make_float4(value[4], value[5], value[6], value[7]);
-      if (column == 0) params.partial_sums[at] = make_float2(top, l);
+      to[0] = make_float4(merged.value[0], merged.value[1], merged.value[2], merged.value[3]);
+      to[1] = make_float4(merged.value[4], merged.value[5], merged.value[6], merged.value[7]);
+      if (column == 0) params.partial_sums[at] = make_float2(merged.m, merged.l);
     }
   }
 }

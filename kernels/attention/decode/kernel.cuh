@@ -43,7 +43,7 @@ __device__ __forceinline__ void decode_kernel(const DecodeParams& params) {
   if (tile >= end) return;
 
   TileLoader<D> loader(params, stages, team, member * 32 + (thread & 31));
-  WarpRows<D> rows(params, query, stages, team, member * 16 * D::kRowTiles);
+  DecodeRows<D> rows(params, query, stages, team, member * 16 * D::kRowTiles);
   Sequence s = sequences.containing(tile);
   for (;;) {
     const i32 from = static_cast<i32>(tile - s.begin);

@@ -1,16 +1,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <mutex>
 #include <numbers>
-#include <unordered_map>
 
 #include "backend/cpu/attention/check.h"
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/device_plan.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/kernel_cache.h"
+#include "backend/cuda/upload.h"
 #include "core/check.h"
-#include "jit/cubin_cache.h"
 #include "stof/block_mask.h"
 #include "stof/cuda_attention.h"
 
@@ -26,22 +25,6 @@ struct KernelParams {
   float scale_log2, softcap, scale;
 };
 static_assert(sizeof(KernelParams) == 120, "records.cuh asserts the same");
-
-/// Kernels of this process, compiled once each.
-const Kernel& kernel_for(const codegen::AttentionConfig& config, const Device& device) {
-  static std::mutex mutex;
-  static std::unordered_map<std::string, Kernel> kernels;
-  const std::string key = config.name() + "@" + std::to_string(device.facts().ordinal);
-  const std::lock_guard lock(mutex);
-  const auto found = kernels.find(key);
-  if (found != kernels.end()) return found->second;
-  const std::string cubin =
-      jit::cubin_for(config.name(), codegen::emit_attention(config), device.facts().target());
-  return kernels
-      .emplace(key, Kernel(config.name(), cubin, "attention", config.shared_bytes(),
-                           /*early_start=*/device.facts().major >= 9))
-      .first->second;
-}
 
 /// {head_dim, row in residue, residue, heads, batch} in boxes of 64 columns x `box_rows` rows,
 /// swizzled by 128 bytes.
@@ -149,16 +132,6 @@ struct DevicePass {
   int num_records = 0, num_blocks = 0;
 };
 
-template <class T>
-DeviceBuffer upload(const std::vector<T>& values, const char* what) {
-  const Driver& driver = Driver::instance();
-  const std::size_t bytes = values.size() * sizeof(T);
-  DeviceBuffer buffer(bytes, what);
-  if (bytes > 0)
-    driver.check(driver.cuMemcpyHtoDAsync(buffer.address(), values.data(), bytes, nullptr), what);
-  return buffer;
-}
-
 /// Adds to `facts` what the pass computes and holds.
 DevicePass make_pass(const AttentionProblem& problem, const Pass& pass, const Device& device,
                      PlanFacts* facts) {
@@ -180,7 +153,10 @@ DevicePass make_pass(const AttentionProblem& problem, const Pass& pass, const De
   driver.check(driver.cuMemsetD8Async(out.queue.address(), 0, kQueueBytes, nullptr),
                "clearing the queue");
   driver.check(driver.cuStreamSynchronize(nullptr), "uploading the plan");
-  out.kernel = &kernel_for(pass.config, device);
+  out.kernel = &loaded_kernel({pass.config.name(), codegen::emit_attention(pass.config),
+                               "attention", pass.config.shared_bytes(),
+                               /*early_start=*/device.facts().major >= 9},
+                              device);
   facts->device_bytes += host.bytes() + kQueueBytes;
   for (const WorkRecord& record : host.records)
     facts->tiles += (record.num_partial + record.num_full) * pass.config.heads_per_record();
@@ -220,7 +196,8 @@ struct AttentionPlan::Impl {
   Device device;
   PlanFacts facts;
   std::vector<DevicePass> passes;
-  DeviceBuffer lse;  ///< for merging, where the caller wants none
+  std::optional<DeviceRowwise> rowwise;  ///< in place of passes
+  DeviceBuffer lse;                      ///< for merging, where the caller wants none
 };
 
 std::vector<CandidateFacts> AttentionPlan::candidates(const AttentionProblem& problem,
@@ -263,6 +240,7 @@ AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::
   impl->facts.predicted_us = chosen->predicted_us();
   for (const Pass& pass : chosen->passes)
     impl->passes.push_back(make_pass(problem, pass, device, &impl->facts));
+  if (chosen->rowwise) impl->rowwise.emplace(*chosen->rowwise, device, &impl->facts);
   if (impl->passes.size() > 1 && !problem.return_lse) {
     impl->lse = DeviceBuffer(
         static_cast<std::size_t>(problem.batch * problem.num_heads_q * problem.seq_q) * 4,
@@ -280,6 +258,7 @@ void AttentionPlan::run(const AttentionTensors& t, void* stream) const {
   cpu::check_tensors(p, cpu::dense_shapes(p), t);
   check_outputs(t);
   impl.device.use();  // the caller may be a thread that never touched the GPU
+  if (impl.rowwise) return impl.rowwise->launch(p, t, static_cast<CUstream>(stream));
   const float scale = p.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim_qk)));
   const CUdeviceptr lse =
       t.lse.defined() ? reinterpret_cast<CUdeviceptr>(t.lse.data) : impl.lse.address();

@@ -87,14 +87,14 @@ std::vector<Candidate> family_candidates(KernelFamily family, const AttentionPro
   std::vector<Candidate> candidates;
   for (const auto& view : views.whole)
     for (auto& pass : passes_for(family, problem, view.blocks, view.step, target))
-      candidates.push_back({{std::move(pass)}, ""});
+      candidates.push_back({{std::move(pass)}, "", {}});
   if (!views.parts.empty()) {
     const auto& near = views.parts[0];
     const auto& far = views.parts[1];
     const auto first = passes_for(family, problem, near.blocks, near.step, target);
     for (const Pass& merging : passes_for(family, problem, far.blocks, far.step, target)) {
       if (first.empty() || !can_merge(merging.config)) continue;
-      Candidate both{{cheapest(first), merging}, ""};
+      Candidate both{{cheapest(first), merging}, "", {}};
       both.passes[1].config.merge = true;
       candidates.push_back(std::move(both));
     }
@@ -105,15 +105,28 @@ std::vector<Candidate> family_candidates(KernelFamily family, const AttentionPro
   return candidates;
 }
 
+/// Beside the candidates the model picks among, in their order.
+void add_rowwise(const AttentionProblem& problem, const MaskViews& views,
+                 const KernelTarget& target, std::vector<Candidate>* candidates) {
+  const double best = candidates->empty() ? 1e300 : candidates->front().predicted_us();
+  for (RowwisePass& pass : rowwise_passes(problem, *views.whole[0].blocks, target, best)) {
+    const auto at = std::find_if(candidates->begin(), candidates->end(), [&](const Candidate& c) {
+      return !c.by_name_only.empty() || c.predicted_us() > pass.predicted_us;
+    });
+    candidates->insert(at, Candidate{{}, "", std::move(pass)});
+  }
+}
+
 }  // namespace
 
 double Candidate::predicted_us() const {
-  double sum = 0;
+  double sum = rowwise ? rowwise->predicted_us : 0;
   for (const Pass& pass : passes) sum += pass.predicted_us;
   return sum;
 }
 
 std::string Candidate::name() const {
+  if (rowwise) return rowwise->config.name();
   std::string text;
   for (const Pass& pass : passes) {
     if (!text.empty()) text += " + ";
@@ -136,6 +149,7 @@ std::vector<Candidate> enumerate_candidates(const AttentionProblem& problem, con
       candidates.push_back(std::move(candidate));
     }
   }
+  add_rowwise(problem, views, target, &candidates);
   return candidates;
 }
 
@@ -146,6 +160,8 @@ std::vector<InfeasibleFamily> infeasible_families(const AttentionProblem& proble
        {std::pair{KernelFamily::kSm90, "sm90"}, std::pair{KernelFamily::kSm80, "sm80"}})
     if (std::string reason = infeasible(family, problem, target); !reason.empty())
       families.push_back({name, std::move(reason)});
+  if (std::string reason = rowwise_infeasible(problem, target); !reason.empty())
+    families.push_back({"rowwise", std::move(reason)});
   return families;
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 // The ways to run a masked attention problem: tilings, token orders, one or two passes.
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/attention/configs.h"
+#include "backend/cuda/attention/rowwise_pass.h"
 #include "codegen/attention.h"
 #include "stof/attention.h"
 #include "stof/block_mask.h"
@@ -19,10 +21,12 @@ struct Pass {
   double predicted_us = 0;
 };
 
-/// Passes over disjoint parts of the mask; the second merges into the first.
+/// Passes over disjoint parts of the mask, of which the second merges into the first, or one by the
+/// row-wise kernel.
 struct Candidate {
   std::vector<Pass> passes;
-  std::string by_name_only;  ///< why the model does not pick it; empty where it may
+  std::string by_name_only;            ///< why the model does not pick it; empty where it may
+  std::optional<RowwisePass> rowwise;  ///< in place of passes
   double predicted_us() const;
   /// "sm90_... step2" or "sm90_... + sm90_... step128"
   std::string name() const;

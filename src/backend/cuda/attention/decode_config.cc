@@ -2,27 +2,18 @@
 
 #include <algorithm>
 
+#include "backend/cuda/attention/configs.h"
 #include "core/check.h"
 
 namespace stof::cuda {
 namespace {
 
-/// Shared memory by compute capability (CUDA programming guide, "Technical specifications").
-struct SharedMemory {
-  int per_sm, per_block;
-};
-
-SharedMemory shared_memory(int major, int minor) {
-  if (major == 9 || major == 10) return {233472, 232448};
-  if (major == 8 && (minor == 0 || minor == 7)) return {167936, 166912};
-  return {102400, 101376};
-}
-
 /// Deepest ring that `blocks` blocks of an SM have room for; 0 or 1: none.
-int ring_depth(codegen::DecodeConfig config, int blocks, const SharedMemory& memory) {
+int ring_depth(const codegen::DecodeConfig& config, int blocks, const KernelTarget& target) {
   constexpr int kReservedBytes = 1024;  // by the system, each block
   constexpr int kDeepest = 8;
-  const int room = std::min(memory.per_sm / blocks - kReservedBytes, memory.per_block);
+  const int room =
+      std::min(target.shared_per_sm() / blocks - kReservedBytes, target.shared_per_block());
   const int stages =
       std::min(kDeepest, (room - config.query_bytes()) / std::max(1, config.stage_bytes()));
   return config.query_bytes() + config.merge_bytes() <= room ? std::max(stages, 0) : 0;
@@ -49,7 +40,8 @@ codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, in
   config.row_warps = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
 
   // Large stages first: two blocks an SM hide each other's starts and ends.
-  const SharedMemory memory = shared_memory(major, minor);
+  KernelTarget target;
+  target.compute_capability = 10 * major + minor;
   for (const int row_tiles : {rows > 64 && !wide ? 2 : 1, 1})
     for (const int tile_keys : {64, 32, 16})
       for (const int blocks : {2, 1}) {
@@ -57,7 +49,7 @@ codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, in
         config.tile_keys = tile_keys;
         config.key_warps = std::min(4 / config.row_warps, tile_keys / 16);
         config.blocks_per_sm = blocks;
-        config.stages = ring_depth(config, blocks, memory);
+        config.stages = ring_depth(config, blocks, target);
         if (config.stages >= 2) return config;
       }
   throw_error(ErrorCode::kInternal, "decode: no ring fits compute capability {}.{} for {}", major,

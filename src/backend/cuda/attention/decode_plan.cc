@@ -6,6 +6,7 @@
 #include "backend/cuda/attention/decode_config.h"
 #include "backend/cuda/attention/decode_lists.h"
 #include "backend/cuda/kernel_cache.h"
+#include "backend/cuda/upload.h"
 #include "core/check.h"
 #include "stof/cuda_decode.h"
 
@@ -29,16 +30,6 @@ static_assert(sizeof(KernelParams) == 288, "config.cuh asserts the same");
 
 void copy_strides(const TensorView& tensor, std::int64_t (&strides)[3]) {
   for (int i = 0; i < 3; ++i) strides[i] = tensor.strides[i];
-}
-
-template <class T>
-DeviceBuffer upload(const std::vector<T>& values, const char* what) {
-  const Driver& driver = Driver::instance();
-  const std::size_t bytes = values.size() * sizeof(T);
-  DeviceBuffer buffer(bytes, what);
-  if (bytes > 0)
-    driver.check(driver.cuMemcpyHtoDAsync(buffer.address(), values.data(), bytes, nullptr), what);
-  return buffer;
 }
 
 }  // namespace

@@ -1,0 +1,22 @@
+#pragma once
+// Host vectors into device memory.
+
+#include <vector>
+
+#include "backend/cuda/device.h"
+
+namespace stof::cuda {
+
+/// Copies on the default stream, without waiting: synchronise before `values` ends. `what` names
+/// the data in errors.
+template <class T>
+DeviceBuffer upload(const std::vector<T>& values, const char* what) {
+  const Driver& driver = Driver::instance();
+  const std::size_t bytes = values.size() * sizeof(T);
+  DeviceBuffer buffer(bytes, what);
+  if (bytes > 0)
+    driver.check(driver.cuMemcpyHtoDAsync(buffer.address(), values.data(), bytes, nullptr), what);
+  return buffer;
+}
+
+}  // namespace stof::cuda

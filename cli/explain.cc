@@ -59,7 +59,7 @@ void explain(const Options& options) {
   }
   print_out("mask     {}\nproblem  {}\n", source.title, problem.describe());
   print_out(
-      "costs    sm90: measured on an NVIDIA H200, sm80: guessed; the first is what a plan "
+      "costs    sm90: measured on an NVIDIA H200, sm80, rowwise: guessed; the first is what a plan "
       "picks\n\n");
   std::vector<std::vector<std::string>> rows = {{"kernel", "predicted"}}, named;
   std::string reasons, by_name_reason;

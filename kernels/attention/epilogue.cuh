@@ -45,9 +45,10 @@ __device__ __forceinline__ MergeWeights merge_weights(float stored_lse2, float f
 template <class D>
 class OutputRows {
  public:
-  __device__ __forceinline__ OutputRows(const AttentionParams& params, const WorkRecord& record,
-                                        int warpgroup, int first_column = 0)
-      : first_column_(first_column) {
+  /// first_column: of the accumulators, where warpgroups divide the columns.
+  __device__ __forceinline__ void locate(const AttentionParams& params, const WorkRecord& record,
+                                         int warpgroup, int first_column = 0) {
+    first_column_ = first_column;
     const int thread = static_cast<int>(threadIdx.x) & 127;
     const i32 head = record.head + (D::kPackHeads ? warpgroup : 0);
     const i32 first = record.q_row + (D::kPackHeads ? 0 : 64 * warpgroup) + 16 * (thread >> 5) +
@@ -84,40 +85,59 @@ class OutputRows {
     }
   }
 
-  __device__ __forceinline__ void store(float (&out)[D::kOutRegisters], const SoftmaxState& state,
-                                        float scale_log2) {
+  /// `accumulators.get(first, chunk)` gives the thread's output registers; see parts.cuh.
+  template <class Accumulators>
+  __device__ __forceinline__ void store(const Accumulators& accumulators, const SoftmaxState& state,
+                                        float scale_log2) const {
     constexpr float kLn2 = 0.693147180559945f;
+    float fresh[2], stored[2] = {0.0f, 0.0f};
+    bool empty[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float sum = quad_sum(state.l[r]);
-      float fresh = sum > 0.0f ? 1.0f / sum : 0.0f;  // a row that saw nothing stores zeros
-      float lse2 = sum > 0.0f ? state.m[r] * scale_log2 + ptx::log2(sum) : -ptx::infinity();
-      [[maybe_unused]] float stored = 0.0f;
+      empty[r] = !(sum > 0.0f);  // a row that saw nothing
+      fresh[r] = empty[r] ? 0.0f : 1.0f / sum;
+      float lse2 = empty[r] ? -ptx::infinity() : state.m[r] * scale_log2 + ptx::log2(sum);
       if constexpr (D::kMerge) {
         const MergeWeights weights = merge_weights(stored_lse2_[r], lse2, &lse2);
-        fresh *= weights.fresh;
-        stored = weights.stored;
+        fresh[r] *= weights.fresh;
+        stored[r] = weights.stored;
       }
       if (lse_[r] != nullptr && lane_in_quad() == 0) *lse_[r] = lse2 * kLn2;
+    }
+    // Zero even where a value nobody sees is infinite or NaN, which zero weights don't hide.
+    const auto packed = [&](const float* block, int r) {
+      return empty[r] ? 0u : D::Element::pack(block[2 * r] * fresh[r], block[2 * r + 1] * fresh[r]);
+    };
 #pragma unroll
-      for (int i = 0; i < kWide; ++i) {
+    for (int i = 0; i < kWide; ++i) {
+      float blocks[16];
+      accumulators.get(16 * i, blocks);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
         u32 words[4];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) words[j] = packed(out, 4 * i + j, r, fresh);
+        for (int j = 0; j < 4; ++j) words[j] = packed(blocks + 4 * j, r);
         transpose_quad(words, lane_in_quad());
         if constexpr (D::kMerge) {
-          words[0] = D::Element::add_scaled(words[0], stored_[r][i].x, stored);
-          words[1] = D::Element::add_scaled(words[1], stored_[r][i].y, stored);
-          words[2] = D::Element::add_scaled(words[2], stored_[r][i].z, stored);
-          words[3] = D::Element::add_scaled(words[3], stored_[r][i].w, stored);
+          words[0] = D::Element::add_scaled(words[0], stored_[r][i].x, stored[r]);
+          words[1] = D::Element::add_scaled(words[1], stored_[r][i].y, stored[r]);
+          words[2] = D::Element::add_scaled(words[2], stored_[r][i].z, stored[r]);
+          words[3] = D::Element::add_scaled(words[3], stored_[r][i].w, stored[r]);
         }
         if (inside_[r] && is_stored(4 * i + lane_in_quad()))
           *wide(r, i) = make_uint4(words[0], words[1], words[2], words[3]);
       }
+    }
 #pragma unroll
-      for (int i = 0; i < kNarrow; ++i) {
-        u32 word = packed(out, 4 * kWide + i, r, fresh);
-        if constexpr (D::kMerge) word = D::Element::add_scaled(word, stored_narrow_[r][i], stored);
+    for (int i = 0; i < kNarrow; ++i) {
+      float block[4];
+      accumulators.get(4 * (4 * kWide + i), block);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        u32 word = packed(block, r);
+        if constexpr (D::kMerge)
+          word = D::Element::add_scaled(word, stored_narrow_[r][i], stored[r]);
         if (inside_[r]) *narrow(r, i) = word;
       }
     }
@@ -133,10 +153,6 @@ class OutputRows {
     return 2 * D::kOutRegisters == D::kHeadDimV || first_column_ + 8 * block < D::kHeadDimV;
   }
   static __device__ __forceinline__ int lane_in_quad() { return static_cast<int>(threadIdx.x) & 3; }
-  static __device__ __forceinline__ u32 packed(const float (&out)[D::kOutRegisters], int block,
-                                               int r, float factor) {
-    return D::Element::pack(out[4 * block + 2 * r] * factor, out[4 * block + 2 * r + 1] * factor);
-  }
   __device__ __forceinline__ uint4* wide(int r, int i) const {
     return reinterpret_cast<uint4*>(out_[r] + (4 * i + lane_in_quad()) * 8);
   }

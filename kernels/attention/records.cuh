@@ -24,11 +24,17 @@ struct alignas(32) WorkRecord {
   i32 q_row;          // first query row
   i32 head;           // first query head
   i32 batch;
-  i32 num_partial;    // -1: no more work
+  i32 num_partial;    // -1: no more work; otherwise num_partial + num_full >= 1
   i32 num_full;
   i32 partial_begin;  // into Params::partial
   i32 run_begin;      // into Params::runs
-  i32 unused;
+  i32 part;           // slot of this part of a query tile that several records share; -1: whole
+};
+
+/// Part slots first .. first + count - 1 are one query tile.
+struct SplitPart {
+  i32 first;
+  i32 count;
 };
 
 /// Arguments of a forward attention kernel.
@@ -38,6 +44,9 @@ struct AttentionParams {
   const TileRun* runs;            // [num_runs]
   const unsigned char* payloads;  // [num_payloads][Config::kPayloadBytes]
   u32* queue;                     // [2], zero before the first launch; every launch leaves it zero
+  const SplitPart* parts;         // [num_parts]
+  float* workspace;               // [num_parts][warpgroups][kPartFloats]; not read before written
+  u32* arrivals;                  // [num_parts][warps], zero likewise
   void* out;                      // [batch, num_heads_q, seq_q, head_dim_v], unit last stride
   float* lse;                     // [batch, num_heads_q, seq_q] contiguous; null: not wanted (never
                                   // null with Config::kMerge, which also reads it)
@@ -57,7 +66,7 @@ struct AttentionParams {
   float softcap;                  // read by variants with Config::kSoftcap
   float scale;                    // softmax scale, likewise
 };
-static_assert(sizeof(AttentionParams) == 120, "attention_plan.cc asserts the same");
+static_assert(sizeof(AttentionParams) == 144, "attention_plan.cc asserts the same");
 static_assert(sizeof(WorkRecord) == 32, "device_plan.h asserts the same");
 
 }  // namespace stof

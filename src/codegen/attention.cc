@@ -39,11 +39,12 @@ int AttentionConfig::shared_bytes() const {
 
 std::string AttentionConfig::name() const {
   if (family == KernelFamily::kSm80) return sm80_name(*this);
-  return fmt::format("sm90_{}_qk{}_v{}_w{}_kv{}_s{}q{}_b{}r{}{}{}{}{}",
+  return fmt::format("sm90_{}_qk{}_v{}_w{}_kv{}_s{}q{}_b{}r{}{}{}{}{}{}",
                      element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
                      warpgroups, tile_kv, stages, query_stages, blocks_per_sm, consumer_registers,
-                     pack_heads ? "_packed" : "", ping_pong ? "_pingpong" : "",
-                     softcap ? "_softcap" : "", merge ? "_merge" : "");
+                     query_in_registers ? "_qreg" : "", pack_heads ? "_packed" : "",
+                     ping_pong ? "_pingpong" : "", softcap ? "_softcap" : "",
+                     merge ? "_merge" : "");
 }
 
 void AttentionConfig::validate() const {
@@ -66,7 +67,7 @@ std::string emit_attention(const AttentionConfig& config) {
   if (config.family == KernelFamily::kSm80) return emit_sm80(config);
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   std::string text = "// " + config.name() + "\n#include \"ptx/types.cuh\"\nnamespace stof {\n";
-  text += emit_wgmma_scores(config.element, config.tile_kv);
+  text += emit_wgmma_scores(config.element, config.tile_kv, config.query_in_registers);
   text += emit_wgmma_output(config.element, round_up(config.head_dim_v, 8));
   text += "}\n#include \"attention/sm90_blockwise/kernel.cuh\"\n";
   text += fmt::format(
@@ -75,7 +76,7 @@ struct Config {{
   using Element = ptx::{element};
   static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
   static constexpr int kWarpgroups = {wg}, kTileKv = {kv}, kStages = {stages}, kQueryStages = {qstages};
-  static constexpr bool kPackHeads = {pack}, kPingPong = {pingpong}, kSoftcap = {softcap}, kMerge = {merge};
+  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kPingPong = {pingpong}, kSoftcap = {softcap}, kMerge = {merge};
   static constexpr int kConsumerRegisters = {creg}, kProducerRegisters = {preg};
 }};
 static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
@@ -91,11 +92,12 @@ attention(const __grid_constant__ stof::AttentionParams params, const __grid_con
       fmt::arg("qk", config.head_dim_qk), fmt::arg("v", config.head_dim_v),
       fmt::arg("wg", config.warpgroups), fmt::arg("kv", config.tile_kv),
       fmt::arg("stages", config.stages), fmt::arg("qstages", config.query_stages),
-      fmt::arg("pack", flag(config.pack_heads)), fmt::arg("pingpong", flag(config.ping_pong)),
-      fmt::arg("softcap", flag(config.softcap)), fmt::arg("merge", flag(config.merge)),
-      fmt::arg("creg", config.consumer_registers), fmt::arg("preg", config.producer_registers),
-      fmt::arg("shared", config.shared_bytes()), fmt::arg("payload", config.payload_bytes()),
-      fmt::arg("threads", config.threads()), fmt::arg("blocks", config.blocks_per_sm));
+      fmt::arg("qreg", flag(config.query_in_registers)), fmt::arg("pack", flag(config.pack_heads)),
+      fmt::arg("pingpong", flag(config.ping_pong)), fmt::arg("softcap", flag(config.softcap)),
+      fmt::arg("merge", flag(config.merge)), fmt::arg("creg", config.consumer_registers),
+      fmt::arg("preg", config.producer_registers), fmt::arg("shared", config.shared_bytes()),
+      fmt::arg("payload", config.payload_bytes()), fmt::arg("threads", config.threads()),
+      fmt::arg("blocks", config.blocks_per_sm));
   return text;
 }
 

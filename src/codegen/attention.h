@@ -24,6 +24,7 @@ struct AttentionConfig {
   int tile_kv = 128;        ///< multiple of 16
   int stages = 2;           ///< K and V ring depth; sm80: 1..3, 1 = K and V by turns
   int query_stages = 1;     ///< sm90 only, as are the register counts and ping_pong
+  bool query_in_registers = false;  ///< sm90; pays for narrow key tiles
   bool pack_heads = false;  ///< each warpgroup its own head of one group, sharing rows and mask
   bool ping_pong = false;   ///< warpgroups issue matrix instructions in turn
   bool softcap = false;

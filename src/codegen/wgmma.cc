@@ -40,20 +40,30 @@ std::string accumulator_constraints(const char* name, int count) {
 
 }  // namespace
 
-std::string emit_wgmma_scores(DType element, int n) {
+std::string emit_wgmma_scores(DType element, int n, bool query_in_registers) {
   check_width(n);
   const int registers = n / 2;
+  // After the accumulators come Q (a descriptor or four registers), K and the predicate.
+  const int query_operands = query_in_registers ? 4 : 1;
+  const std::string query = query_in_registers
+                                ? fmt::format("{{%{}, %{}, %{}, %{}}}", registers, registers + 1,
+                                              registers + 2, registers + 3)
+                                : fmt::format("%{}", registers);
   return fmt::format(
-      R"(__device__ __forceinline__ void wgmma_scores(float (&scores)[{r}], u64 query, u64 key, bool accumulate) {{
+      R"(__device__ __forceinline__ void wgmma_scores(float (&scores)[{r}], {parameters}, u64 key, bool accumulate) {{
   asm volatile(
       "{{\n.reg .pred add;\nsetp.ne.b32 add, %{flag}, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t} {{{list}}}, %{a}, %{b}, add, 1, 1, 0, 0;\n}}\n"
-      : {out} : "l"(query), "l"(key), "r"(static_cast<i32>(accumulate)));
+      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t} {{{list}}}, {q}, %{k}, add, 1, 1{transposes};\n}}\n"
+      : {out} : {operands}, "l"(key), "r"(static_cast<i32>(accumulate)));
 }}
 )",
       fmt::arg("r", registers), fmt::arg("n", n), fmt::arg("t", ptx_type(element)),
-      fmt::arg("list", operand_list(registers)), fmt::arg("a", registers),
-      fmt::arg("b", registers + 1), fmt::arg("flag", registers + 2),
+      fmt::arg("list", operand_list(registers)), fmt::arg("q", query),
+      fmt::arg("k", registers + query_operands), fmt::arg("flag", registers + query_operands + 1),
+      fmt::arg("parameters", query_in_registers ? "u32 q0, u32 q1, u32 q2, u32 q3" : "u64 query"),
+      fmt::arg("operands",
+               query_in_registers ? R"("r"(q0), "r"(q1), "r"(q2), "r"(q3))" : R"("l"(query))"),
+      fmt::arg("transposes", query_in_registers ? ", 0" : ", 0, 0"),
       fmt::arg("out", accumulator_constraints("scores", registers)));
 }
 

@@ -7,8 +7,8 @@
 
 namespace stof::codegen {
 
-/// scores[n/2] (+)= Q K^T: both operands K-major in shared memory, m64 x n x k16.
-std::string emit_wgmma_scores(DType element, int n);
+/// scores[n/2] (+)= Q K^T, m64 x n x k16: K K-major in shared memory, Q likewise or in registers.
+std::string emit_wgmma_scores(DType element, int n, bool query_in_registers);
 
 /// out[n/2] += P V: P in registers, V MN-major in shared memory, m64 x n x k16.
 std::string emit_wgmma_output(DType element, int n);

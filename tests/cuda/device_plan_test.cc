@@ -101,6 +101,29 @@ class Interpreter {
   bool past_end_ = false;
 };
 
+/// Every record has a tile; every part slot belongs to one record, and slots of one query tile are
+/// neighbours and agree on it.
+void expect_whole_parts(const DevicePlan& plan) {
+  std::vector<const WorkRecord*> owner(plan.parts.size(), nullptr);
+  for (const WorkRecord& record : plan.records) {
+    EXPECT_GE(record.num_partial + record.num_full, 1);
+    if (record.part < 0) continue;
+    auto& slot = owner.at(static_cast<std::size_t>(record.part));
+    EXPECT_EQ(slot, nullptr);
+    slot = &record;
+  }
+  for (std::size_t i = 0; i < owner.size(); ++i) {
+    const SplitPart& part = plan.parts[i];
+    ASSERT_NE(owner[i], nullptr) << i;
+    EXPECT_LE(part.first, static_cast<int>(i));
+    EXPECT_GT(part.first + part.count, static_cast<int>(i));
+    const WorkRecord& head = *owner[static_cast<std::size_t>(part.first)];
+    EXPECT_EQ(owner[i]->q_row, head.q_row);
+    EXPECT_EQ(owner[i]->head, head.head);
+    EXPECT_EQ(owner[i]->batch, head.batch);
+  }
+}
+
 TEST(DevicePlan, ShowsEveryVisiblePairOnceAndNothingElse) {
   using namespace stof::mask;
   const std::vector<Mask> masks = {all(),
@@ -125,6 +148,7 @@ TEST(DevicePlan, ShowsEveryVisiblePairOnceAndNothingElse) {
             build_device_plan(p, build_mask_plan(blocks, plan_config(config)), config, 10);
         const Interpreter reader(plan, config, p);
         EXPECT_FALSE(reader.read_past_the_end()) << mask.describe() << " " << config.name();
+        expect_whole_parts(plan);
         for (std::int64_t b = 0; b < p.batch; ++b)
           for (std::int64_t h = 0; h < p.num_heads_q; h += 3)
             for (std::int64_t q = 0; q < seq_q; ++q)
@@ -143,6 +167,38 @@ TEST(DevicePlan, StoresEachPayloadOnce) {
       build_device_plan(p, build_mask_plan(blocks, plan_config(config)), config, 10);
   EXPECT_EQ(plan.payloads.size() * 4, static_cast<std::size_t>(config.payload_bytes()));
   EXPECT_EQ(plan.records.size(), 2u * 4 * 8);
+}
+
+DevicePlan plan_of(const mask::Mask& mask, std::int64_t seq, int num_blocks) {
+  AttentionProblem p = small_problem(seq, seq);
+  const auto config = config_of(1, 64, false);
+  const mask::BlockMask blocks =
+      build_block_mask(mask, {p.batch, p.num_heads_q, p.seq_q, p.seq_kv});
+  return build_device_plan(p, build_mask_plan(blocks, plan_config(config)), config, num_blocks);
+}
+
+TEST(Queue, CutsRowsTooLongForABlock) {
+  const DevicePlan plan = plan_of(mask::window(64, 64) | mask::global(64, 0), 4096, 132);
+  EXPECT_FALSE(plan.parts.empty());
+  int longest = 0;
+  for (const WorkRecord& record : plan.records)
+    longest = std::max(longest, record.num_partial + record.num_full);
+  EXPECT_LE(longest, 11);  // 64 uncut; a block's fair share is 21
+  EXPECT_GE(plan.records.front().part, 0);
+}
+
+TEST(Queue, CutsTheLastWaveOfEqualRows) {
+  // 8 heads of 64 tiles: one row more than the blocks take in whole waves.
+  const DevicePlan plan = plan_of(mask::all(), 4096, 511);
+  EXPECT_EQ(plan.parts.size(), 8u);
+  EXPECT_EQ(plan.records.size(), 511u + 8);
+  EXPECT_EQ(plan.records[510].part, -1);
+  EXPECT_EQ(plan_of(mask::all(), 4096, 512).parts.size(), 0u);
+}
+
+TEST(Queue, LetsFewRowsUseAllBlocks) {
+  const DevicePlan plan = plan_of(mask::all(), 2048, 1024);
+  EXPECT_EQ(plan.records.size(), 1024u);
 }
 
 TEST(CountTiles, AgreesWithThePlan) {

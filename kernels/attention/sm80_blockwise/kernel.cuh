@@ -4,6 +4,7 @@
 // and schedule.
 
 #include "attention/epilogue.cuh"
+#include "attention/parts.cuh"
 #include "attention/queue.cuh"
 #include "attention/sm80_blockwise/loader.cuh"
 #include "attention/sm80_blockwise/products.cuh"
@@ -277,9 +278,10 @@ class MmaBlock {
     }
 #pragma unroll
     for (int w = 0; w < D::kWarpSlabs; ++w) {
-      OutputRows<D> rows(params_, record, slab(w), column_group() * D::kOutColumns);
+      OutputRows<D> rows;
+      rows.locate(params_, record, slab(w), column_group() * D::kOutColumns);
       rows.fetch();
-      rows.store(out_[w], state_[w], scale_log2());
+      rows.store(OwnAccumulators<D>{out_[w]}, state_[w], scale_log2());
     }
   }
 

@@ -6,7 +6,7 @@
 namespace stof {
 
 /// `Config` (emitted by src/codegen/attention.cc) has: Element, kHeadDimQk, kHeadDimV, kWarpgroups,
-/// kTileKv, kStages, kQueryStages, kPackHeads, kPingPong, kSoftcap, kMerge, kConsumerRegisters,
+/// kTileKv, kStages, kQueryStages, kQueryInRegisters, kPackHeads, kPingPong, kSoftcap, kMerge, kConsumerRegisters,
 /// kProducerRegisters.
 template <class Config>
 struct Derived : Config {

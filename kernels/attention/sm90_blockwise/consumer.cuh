@@ -5,9 +5,11 @@
 // the Config's shapes by src/codegen/wgmma.cc.
 
 #include "attention/epilogue.cuh"
+#include "attention/parts.cuh"
 #include "attention/records.cuh"
 #include "attention/sm90_blockwise/config.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/matrix.cuh"
 #include "ptx/wgmma.cuh"
 
 namespace stof {
@@ -44,6 +46,44 @@ __device__ __forceinline__ void issue_scores(float (&scores)[D::kScoreRegisters]
   }
 }
 
+/// Q in registers halves what the tensor cores read of shared memory for a 64-key tile.
+template <class D>
+__device__ __forceinline__ void issue_scores(float (&scores)[D::kScoreRegisters],
+                                             const u32 (&query)[4 * D::kStepsQk],
+                                             ptx::Descriptor key) {
+#pragma unroll
+  for (int step = 0; step < D::kStepsQk; ++step) {
+    const int chunk = step / 4, inside = 32 * (step % 4);
+    wgmma_scores(scores, query[4 * step], query[4 * step + 1], query[4 * step + 2],
+                 query[4 * step + 3],
+                 ptx::encode(ptx::advance(key, chunk * D::kTileKv * 128 + inside)), step > 0);
+  }
+}
+
+/// One warpgroup's Q as the scores' left operand: a descriptor, or with Config::kQueryInRegisters
+/// the fragments themselves.
+template <class D, bool kInRegisters = D::kQueryInRegisters>
+struct QueryOperand {
+  ptx::Descriptor operand;
+  __device__ __forceinline__ void load(u32 rows) { operand = ptx::make_descriptor(rows, 16); }
+};
+
+template <class D>
+struct QueryOperand<D, true> {
+  u32 operand[4 * D::kStepsQk];
+  /// Fragment order of a 16x16 matrix: lanes 0-7 address its upper left 8x8 quarter, then the lower
+  /// left, upper right and lower right ones.
+  __device__ __forceinline__ void load(u32 rows) {
+    const u32 lane = threadIdx.x & 31, row = 16 * ((threadIdx.x & 127) >> 5) + (lane & 15);
+#pragma unroll
+    for (int step = 0; step < D::kStepsQk; ++step) {
+      const u32 column = 2 * (step % 4) + (lane >> 4);  // of 16 bytes, inside the 64-column chunk
+      ptx::load_matrices(&operand[4 * step], rows + (step / 4) * 64 * 128 + row * 128 +
+                                                 ((column ^ (row & 7)) << 4));
+    }
+  }
+};
+
 template <class D>
 __device__ __forceinline__ void issue_output(float (&out)[D::kOutRegisters],
                                              const u32 (&weights)[D::kScoreRegisters / 2],
@@ -65,15 +105,40 @@ class Consumer {
         turns_{warpgroup},
         warpgroup_(warpgroup) {}
 
+  /// Works through the queue. While an item is normalised and stored, the first QK of the next item
+  /// is in flight.
   __device__ __forceinline__ void run() {
     turns_.begin();
+    WorkRecord record;
+    QueryOperand<D> query;
+    if (!next_item(record, query)) return;
+    float scores[D::kScoreRegisters], out[D::kOutRegisters];
+    u32 weights[D::kScoreRegisters / 2];
+    OutputRows<D> rows;
+    ptx::wgmma_fence();
+    issue_first_scores(query, scores, true);
+    first_tile(record, scores, out, weights);
     for (;;) {
-      ptx::wait(barriers_.query_full(query_.stage), query_.parity);
-      const WorkRecord record =
-          *reinterpret_cast<const WorkRecord*>(shared_ + D::kRecordOffset + 32 * query_.stage);
-      if (record.num_partial < 0) return;
-      one_item(record);
+      later_tiles(record, query, scores, out, weights);
+      rows.locate(params_, record, warpgroup_);
+      const i32 part = record.part;
+      // Registers that matrix instructions read are written before the fence in
+      // issue_last_output(): a second fence after it would wait for that PV.
+      bool more = false;
+      if constexpr (D::kQueryInRegisters) more = next_item(record, query);
+      issue_last_output(out, weights);
+      rows.fetch();
+      if constexpr (!D::kQueryInRegisters) {
+        release_query();
+        more = next_item(record, query);
+      }
+      issue_first_scores(query, scores, more);
+      ptx::wgmma_wait<1>();
+      store(rows, part, out);
+      if (!more) break;
+      first_tile(record, scores, out, weights);
     }
+    ptx::wgmma_wait<0>();
   }
 
  private:
@@ -128,33 +193,84 @@ class Consumer {
     return params_.softcap * kLog2e;
   }
 
-  /// The first tile of an item: nothing to overlap with yet.
-  template <bool kMasked>
-  __device__ __forceinline__ void first_tile(ptx::Descriptor query,
-                                             u32 (&weights)[D::kScoreRegisters / 2]) {
-    float scores[D::kScoreRegisters], alpha[2];
-    ptx::wait(barriers_.key_full(key_.stage), key_.parity);
-    turns_.wait();
-    ptx::wgmma_fence();
-    issue_scores<D>(scores, query, key_descriptor());
+  /// Waits for the next item's record and Q; false at the end of the queue. With Q in registers the
+  /// stage is released here, else by release_query() after the item's last QK.
+  __device__ __forceinline__ bool next_item(WorkRecord& record, QueryOperand<D>& query) {
+    ptx::wait(barriers_.query_full(query_.stage), query_.parity);
+    record = *reinterpret_cast<const WorkRecord*>(shared_ + D::kRecordOffset + 32 * query_.stage);
+    if (record.num_partial < 0) return false;
+    query.load(base_ + D::kQueryOffset +
+               (query_.stage * D::kWarpgroups + warpgroup_) * D::kQueryBytes);
+    if constexpr (D::kQueryInRegisters) release_query();
+    return true;
+  }
+
+  __device__ __forceinline__ void release_query() {
+    release(barriers_.query_empty(query_.stage));
+    query_.next();
+  }
+
+  /// Once the item's last PV is done.
+  __device__ __forceinline__ void store(const OutputRows<D>& rows, i32 part,
+                                        float (&out)[D::kOutRegisters]) {
+    ptx::pin(out);
+    release(barriers_.value_empty(value_.stage));
+    value_.next();
+    const float scale_log2 = D::kSoftcap ? softcap_log2() : params_.scale_log2;
+    if (D::kMerge || part < 0) {
+      rows.store(OwnAccumulators<D>{out}, state_, scale_log2);
+    } else if (store_part<D>(params_, part, warpgroup_, out, state_)) {
+      const JoinedParts<D> joined(params_, part, warpgroup_, scale_log2, &state_);
+      rows.store(joined, state_, scale_log2);
+    }
+  }
+
+  /// Without an item its result is meaningless and unused: a branch around the matrix instructions
+  /// would make the assembler serialise them all.
+  __device__ __forceinline__ void issue_first_scores(const QueryOperand<D>& query,
+                                                     float (&scores)[D::kScoreRegisters],
+                                                     bool has_item) {
+    if (has_item) {
+      ptx::wait(barriers_.key_full(key_.stage), key_.parity);
+      turns_.wait();
+    }
+    issue_scores<D>(scores, query.operand, key_descriptor());
     ptx::wgmma_commit();
-    turns_.pass();
+    if (has_item) turns_.pass();
+  }
+
+  /// The first tile, whose QK is in flight: nothing to overlap its softmax with yet.
+  __device__ __forceinline__ void first_tile(const WorkRecord& record,
+                                             float (&scores)[D::kScoreRegisters],
+                                             float (&out)[D::kOutRegisters],
+                                             u32 (&weights)[D::kScoreRegisters / 2]) {
     ptx::wgmma_wait<0>();
     ptx::pin(scores);
-    weigh<kMasked>(scores, alpha);  // the output is still zero: nothing to rescale
+    // Not before the wait: the assembler serialises matrix instructions when registers that later
+    // ones accumulate into are written in between.
+#pragma unroll
+    for (int i = 0; i < D::kOutRegisters; ++i) out[i] = 0.0f;
+    state_ = {{-ptx::infinity(), -ptx::infinity()}, {0.0f, 0.0f}};
+    float alpha[2];  // the output is zero: nothing to rescale
+    if (record.num_partial > 0)
+      weigh<true>(scores, alpha);
+    else
+      weigh<false>(scores, alpha);
     pack_weights(scores, weights);
   }
 
   /// A later tile: its QK and the previous tile's PV are in flight together.
   template <bool kMasked>
-  __device__ __forceinline__ void next_tile(ptx::Descriptor query, float (&out)[D::kOutRegisters],
+  __device__ __forceinline__ void next_tile(const QueryOperand<D>& query,
+                                            float (&scores)[D::kScoreRegisters],
+                                            float (&out)[D::kOutRegisters],
                                             u32 (&weights)[D::kScoreRegisters / 2]) {
-    float scores[D::kScoreRegisters], alpha[2] = {1.0f, 1.0f};
+    float alpha[2] = {1.0f, 1.0f};
     ptx::wait(barriers_.key_full(key_.stage), key_.parity);
     turns_.wait();
     ptx::pin(out);
     ptx::wgmma_fence();
-    issue_scores<D>(scores, query, key_descriptor());
+    issue_scores<D>(scores, query.operand, key_descriptor());
     ptx::wgmma_commit();
     ptx::wait(barriers_.value_full(value_.stage), value_.parity);
     issue_output<D>(out, weights, value_descriptor());
@@ -176,50 +292,23 @@ class Consumer {
     pack_weights(scores, weights);
   }
 
-  __device__ __forceinline__ void last_output(float (&out)[D::kOutRegisters],
-                                              const u32 (&weights)[D::kScoreRegisters / 2],
-                                              OutputRows<D>& rows) {
+  __device__ __forceinline__ void later_tiles(const WorkRecord& record,
+                                              const QueryOperand<D>& query,
+                                              float (&scores)[D::kScoreRegisters],
+                                              float (&out)[D::kOutRegisters],
+                                              u32 (&weights)[D::kScoreRegisters / 2]) {
+    for (int i = 1; i < record.num_partial; ++i) next_tile<true>(query, scores, out, weights);
+    for (int i = record.num_partial > 0 ? 0 : 1; i < record.num_full; ++i)
+      next_tile<false>(query, scores, out, weights);
+  }
+
+  __device__ __forceinline__ void issue_last_output(float (&out)[D::kOutRegisters],
+                                                    const u32 (&weights)[D::kScoreRegisters / 2]) {
     ptx::wait(barriers_.value_full(value_.stage), value_.parity);
     ptx::pin(out);
     ptx::wgmma_fence();
     issue_output<D>(out, weights, value_descriptor());
     ptx::wgmma_commit();
-    rows.fetch();
-    ptx::wgmma_wait<0>();
-    ptx::pin(out);
-    release(barriers_.value_empty(value_.stage));
-    value_.next();
-  }
-
-  __device__ __forceinline__ void one_item(const WorkRecord& record) {
-    float out[D::kOutRegisters];
-#pragma unroll
-    for (int i = 0; i < D::kOutRegisters; ++i) out[i] = 0.0f;
-    state_ = {{-ptx::infinity(), -ptx::infinity()}, {0.0f, 0.0f}};
-
-    const int total = record.num_partial + record.num_full;
-    u32 weights[D::kScoreRegisters / 2];
-    if (total > 0) {
-      const ptx::Descriptor query = ptx::make_descriptor(
-          base_ + D::kQueryOffset +
-              (query_.stage * D::kWarpgroups + warpgroup_) * D::kQueryBytes,
-          16);
-      if (record.num_partial > 0)
-        first_tile<true>(query, weights);
-      else
-        first_tile<false>(query, weights);
-      for (int i = 1; i < record.num_partial; ++i) next_tile<true>(query, out, weights);
-      for (int i = record.num_partial > 0 ? 0 : 1; i < record.num_full; ++i)
-        next_tile<false>(query, out, weights);
-    }
-    release(barriers_.query_empty(query_.stage));
-    OutputRows<D> rows(params_, record, warpgroup_);
-    if (total > 0)
-      last_output(out, weights, rows);
-    else
-      rows.fetch();
-    query_.next();
-    rows.store(out, state_, D::kSoftcap ? softcap_log2() : params_.scale_log2);
   }
 
   const AttentionParams& params_;

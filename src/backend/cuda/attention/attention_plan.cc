@@ -18,13 +18,13 @@ namespace {
 
 /// Mirrors AttentionParams in kernels/attention/records.cuh.
 struct KernelParams {
-  CUdeviceptr records, partial, runs, payloads, queue, out, lse;
+  CUdeviceptr records, partial, runs, payloads, queue, parts, workspace, arrivals, out, lse;
   std::int64_t out_batch_stride, out_head_stride, out_row_stride;
   std::int32_t num_records, num_heads_q, heads_per_group, seq_q, step, residue_rows_q,
       residue_rows_kv;
   float scale_log2, softcap, scale;
 };
-static_assert(sizeof(KernelParams) == 120, "records.cuh asserts the same");
+static_assert(sizeof(KernelParams) == 144, "records.cuh asserts the same");
 
 /// {head_dim, row in residue, residue, heads, batch} in boxes of 64 columns x `box_rows` rows,
 /// swizzled by 128 bytes.
@@ -128,7 +128,7 @@ struct DevicePass {
   codegen::AttentionConfig config;
   std::int64_t step = 1;
   const Kernel* kernel = nullptr;
-  DeviceBuffer records, partial, runs, payloads, queue;
+  DeviceBuffer records, partial, runs, payloads, queue, parts, workspace, arrivals;
   int num_records = 0, num_blocks = 0;
 };
 
@@ -149,15 +149,22 @@ DevicePass make_pass(const AttentionProblem& problem, const Pass& pass, const De
   out.payloads = upload(host.payloads, "the plan's payloads");
   constexpr std::size_t kQueueBytes = 8;
   out.queue = DeviceBuffer(kQueueBytes, "the plan's queue");
+  out.parts = upload(host.parts, "the plan's parts");
+  out.workspace = DeviceBuffer(host.parts.size() * part_bytes(pass.config), "the plan's workspace");
+  out.arrivals = DeviceBuffer(host.parts.size() * static_cast<std::size_t>(pass.config.warpgroups) *
+                                  4 * sizeof(std::uint32_t),
+                              "the plan's arrival counts");
   const Driver& driver = Driver::instance();
-  driver.check(driver.cuMemsetD8Async(out.queue.address(), 0, kQueueBytes, nullptr),
-               "clearing the queue");
+  for (const DeviceBuffer* zero : {&out.queue, &out.arrivals})
+    if (zero->bytes() > 0)
+      driver.check(driver.cuMemsetD8Async(zero->address(), 0, zero->bytes(), nullptr),
+                   "clearing the queue");
   driver.check(driver.cuStreamSynchronize(nullptr), "uploading the plan");
   out.kernel = &loaded_kernel({pass.config.name(), codegen::emit_attention(pass.config),
                                "attention", pass.config.shared_bytes(),
                                /*early_start=*/device.facts().major >= 9},
                               device);
-  facts->device_bytes += host.bytes() + kQueueBytes;
+  facts->device_bytes += host.bytes() + kQueueBytes + out.workspace.bytes() + out.arrivals.bytes();
   for (const WorkRecord& record : host.records)
     facts->tiles += (record.num_partial + record.num_full) * pass.config.heads_per_record();
   return out;
@@ -269,6 +276,9 @@ void AttentionPlan::run(const AttentionTensors& t, void* stream) const {
                         pass.runs.address(),
                         pass.payloads.address(),
                         pass.queue.address(),
+                        pass.parts.address(),
+                        pass.workspace.address(),
+                        pass.arrivals.address(),
                         reinterpret_cast<CUdeviceptr>(t.out.data),
                         lse,
                         t.out.strides[0],

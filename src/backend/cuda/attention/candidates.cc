@@ -36,14 +36,17 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
   return passes;
 }
 
-/// The stored rows a merging pass holds beside its own: three warpgroups have 160 registers a
-/// thread, and wide heads, two slabs a warp or long key tiles need them for the output or scores.
+/// A merging pass holds the stored rows beside what every pass holds; with two slabs a warp all of
+/// it twice.
 bool can_merge(const codegen::AttentionConfig& config) {
-  const bool has_registers =
-      config.family == KernelFamily::kSm90
-          ? config.warpgroups < 3
-          : config.threads() * config.blocks_per_sm <= 256 && config.tile_kv <= 64;
-  return has_registers && config.warp_slabs * config.head_dim_v <= 128;
+  if (config.family == KernelFamily::kSm80)
+    return config.threads() * config.blocks_per_sm <= 256 && config.tile_kv <= 64 &&
+           config.warp_slabs * config.head_dim_v <= 128;
+  constexpr int kOtherRegisters = 30;
+  const int scores = config.tile_kv / 2, weights = config.tile_kv / 4;
+  const int output = config.head_dim_v / 2, stored = config.head_dim_v / 4;
+  const int query = config.query_in_registers ? (config.head_dim_qk + 15) / 16 * 4 : 0;
+  return scores + weights + output + stored + query + kOtherRegisters <= config.consumer_registers;
 }
 
 const Pass& cheapest(const std::vector<Pass>& passes) {

@@ -37,7 +37,9 @@ std::vector<Config> narrow_configs(const Config& base) {
   single.stages = 2;
   single.blocks_per_sm = 2;
   single.consumer_registers = 232;
-  return {wide, small, single};
+  Config small_held = small, single_held = single;
+  small_held.query_in_registers = single_held.query_in_registers = true;
+  return {wide, small, small_held, single, single_held};
 }
 
 /// Head dims 72 to 128.
@@ -54,7 +56,10 @@ std::vector<Config> middle_configs(const Config& base, bool can_pack) {
   small.tile_kv = 64;
   small.blocks_per_sm = 2;
   small.consumer_registers = 232;
-  std::vector<Config> configs = {square_turns, square, wide, small};
+  Config square_held = square_turns, small_held = small;
+  square_held.query_in_registers = small_held.query_in_registers = true;
+  square_held.query_stages = 1;
+  std::vector<Config> configs = {square_turns, square, square_held, wide, small, small_held};
   if (can_pack) {
     Config packed = square;
     packed.pack_heads = true;
@@ -63,6 +68,13 @@ std::vector<Config> middle_configs(const Config& base, bool can_pack) {
     packed64.stages = 4;
     configs.push_back(packed);
     configs.push_back(packed64);
+    Config packed64_held = packed64;
+    packed64_held.query_in_registers = true;
+    packed64_held.query_stages = 1;
+    packed64_held.stages = 5;
+    configs.push_back(packed64_held);
+    packed64_held.ping_pong = true;
+    configs.push_back(packed64_held);
   }
   return configs;
 }

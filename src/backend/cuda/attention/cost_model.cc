@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/cuda/attention/calibration.h"
+#include "backend/cuda/attention/queue.h"
 
 namespace stof::cuda {
 namespace {
@@ -129,8 +130,8 @@ Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& m
           work.longest = tiles;
         }
       }
-  work.num_blocks = static_cast<int>(
-      std::min<double>(target.num_sms * config.blocks_per_sm, std::max(work.items, 1.0)));
+  work.num_blocks = target.num_sms * config.blocks_per_sm;
+  work.can_split = can_split(config);
   return work;
 }
 
@@ -167,12 +168,26 @@ double predict_us(const Workload& work, const UnitCosts& costs) {
       costs.full_ns * work.full + costs.partial_ns * work.partial + costs.item_ns * work.items;
   const double longest = cost_of(work.longest, costs);
   const double mean_item = work.items > 0 ? total / work.items : 0;
-  const double waves = work.items / work.num_blocks;
-  // Items that are all alike fill whole waves; unlike ones fill the gaps of the last wave.
+  const double share = total / work.num_blocks;
+  // Items that are all alike fill whole waves, and the last wave is cut so that it fills too.
   const bool alike = longest < 1.2 * mean_item;
-  const double load =
-      alike && waves < 8 ? std::ceil(waves) * mean_item : total / work.num_blocks + 0.5 * mean_item;
-  return (costs.launch_ns + std::max(load, longest)) / 1000;
+  if (alike) {
+    const auto items = static_cast<std::int64_t>(work.items);
+    const std::int64_t rest = items % work.num_blocks;
+    const double tiles = (work.full + work.partial) / std::max(work.items, 1.0);
+    const int parts = work.can_split ? tail_parts(rest, work.num_blocks, tiles) : 1;
+    const double tail = rest == 0 ? 0
+                                  : tail_rounds(rest, work.num_blocks, tiles, parts) /
+                                        (tiles + kRecordCost) * mean_item;
+    return (costs.launch_ns + static_cast<double>(items / work.num_blocks) * mean_item + tail) /
+           1000;
+  }
+  // Unlike ones fill the gaps of the last wave; what is too long for that is cut.
+  const double bar =
+      work.can_split ? longest_uncut(share / costs.full_ns) * costs.full_ns : longest;
+  return (costs.launch_ns +
+          std::max(share + 0.5 * std::min(mean_item, bar), std::min(longest, bar))) /
+         1000;
 }
 
 }  // namespace stof::cuda

@@ -27,6 +27,7 @@ struct Workload {
   double full = 0, partial = 0, items = 0;  ///< over all heads, in tiles and items
   TileCounts longest;                       ///< the dearest single item
   int num_blocks = 1;                       ///< persistent blocks
+  bool can_split = true;                    ///< long items are shared by several blocks
 };
 Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
                        const codegen::AttentionConfig& config, const KernelTarget& target);

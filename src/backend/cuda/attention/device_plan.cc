@@ -4,6 +4,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "backend/cuda/attention/queue.h"
 #include "core/check.h"
 #include "core/hash.h"
 
@@ -31,10 +32,12 @@ class PayloadStore {
   }
 
   /// Every row sees the first `columns` keys of the tile.
-  std::int32_t tail(std::int64_t columns) {
-    if (tail_ < 0)
-      tail_ = append([&](std::int64_t, std::int64_t c) -> std::uint64_t { return c < columns; });
-    return tail_;
+  std::int32_t first_columns(std::int64_t columns) {
+    const auto [at, is_new] = of_columns_.try_emplace(columns, 0);
+    if (is_new)
+      at->second =
+          append([&](std::int64_t, std::int64_t c) -> std::uint64_t { return c < columns; });
+    return at->second;
   }
 
  private:
@@ -62,13 +65,14 @@ class PayloadStore {
   const std::size_t words_per_payload_;
   std::vector<std::uint32_t>* out_;
   std::unordered_map<std::int32_t, std::int32_t> of_plan_;
-  std::int32_t tail_ = -1;
+  std::unordered_map<std::int64_t, std::int32_t> of_columns_;
 };
 
 /// Lists of one (pattern, query tile), shared by all the heads that use it.
 struct ItemLists {
   std::int32_t num_partial = 0, num_full = 0, partial_begin = 0, run_begin = 0;
   double cost = 0;
+  bool sees_nothing = false;
 };
 
 ItemLists copy_lists(const plan::MaskPlan& plan, const plan::WorkItem& item,
@@ -84,15 +88,20 @@ ItemLists copy_lists(const plan::MaskPlan& plan, const plan::WorkItem& item,
     plan::TileRun run = plan.runs[static_cast<std::size_t>(i)];
     if (ragged_columns > 0 && run.end == plan.num_kv_tiles()) {
       --run.end;
-      out->partial.push_back({run.end, payloads->tail(ragged_columns)});
+      out->partial.push_back({run.end, payloads->first_columns(ragged_columns)});
     }
     if (run.begin == run.end) continue;
     out->runs.push_back(run);
     lists.num_full += run.end - run.begin;
   }
   lists.num_partial = static_cast<std::int32_t>(out->partial.size()) - lists.partial_begin;
+  lists.sees_nothing = lists.num_partial + lists.num_full == 0;
+  if (lists.sees_nothing) {  // the kernel wants a tile: one that it hides from every row
+    out->partial.push_back({0, payloads->first_columns(0)});
+    lists.num_partial = 1;
+  }
   // A partial tile costs a few bit operations per score more; measured at 1.5-6 % of a call.
-  lists.cost = 1.0 + lists.num_full + 1.05 * lists.num_partial;
+  lists.cost = kRecordCost + lists.num_full + 1.05 * lists.num_partial;
   return lists;
 }
 
@@ -100,7 +109,19 @@ ItemLists copy_lists(const plan::MaskPlan& plan, const plan::WorkItem& item,
 
 std::size_t DevicePlan::bytes() const {
   return records.size() * sizeof(WorkRecord) + partial.size() * sizeof(plan::PartialTile) +
-         runs.size() * sizeof(plan::TileRun) + payloads.size() * 4;
+         runs.size() * sizeof(plan::TileRun) + payloads.size() * 4 +
+         parts.size() * sizeof(SplitPart);
+}
+
+bool can_split(const codegen::AttentionConfig& config) {
+  // A merging pass has no registers left for joining.
+  return config.family == codegen::KernelFamily::kSm90 && !config.merge;
+}
+
+std::size_t part_bytes(const codegen::AttentionConfig& config) {
+  constexpr std::size_t kStateRegisters = 4;  // maximum and sum of two rows
+  return static_cast<std::size_t>(config.warpgroups) * 128 * 4 *
+         (static_cast<std::size_t>(config.head_dim_v) / 2 + kStateRegisters);
 }
 
 plan::PlanConfig plan_config(const codegen::AttentionConfig& config) {
@@ -144,49 +165,31 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPl
       return plan.items[a].q_tile < plan.items[b].q_tile;
     });
 
-  // Queue order: heads in groups whose K and V stay in L2 together, dearest first inside a group
-  // where costs differ; items that alone would stretch the makespan go before everything.
-  struct Entry {
-    WorkRecord record;
-    double cost;
-    std::int64_t group;
-  };
-  std::vector<Entry> entries;
+  // Heads whose K and V stay in L2 together are one locality.
+  std::vector<QueuedItem> queue;
   const double kv_bytes = 2.0 * static_cast<double>(problem.seq_kv) *
                           static_cast<double>(problem.head_dim_qk + problem.head_dim_v);
   constexpr double kL2Share = 24e6;
-  const auto kv_heads_per_group =
+  const auto kv_heads_per_locality =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(kL2Share / std::max(kv_bytes, 1.0)));
-  double total = 0, lowest = 1e300, highest = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t h = 0; h < problem.num_heads_q; h += heads_per_record) {
-      const std::int64_t locality = (b * problem.num_heads_kv + h / group) / kv_heads_per_group;
+      const std::int64_t locality = (b * problem.num_heads_kv + h / group) / kv_heads_per_locality;
       for (const std::size_t i :
            items_of_pattern[static_cast<std::size_t>(plan.pattern_index(b, h))]) {
         const ItemLists& l = lists[i];
-        if (config.merge && l.num_partial + l.num_full == 0) continue;  // nothing to add
-        entries.push_back({{plan.items[i].q_tile * config.query_rows(),
-                            static_cast<std::int32_t>(h), static_cast<std::int32_t>(b),
-                            l.num_partial, l.num_full, l.partial_begin, l.run_begin, 0},
-                           l.cost,
-                           locality});
-        total += l.cost;
-        lowest = std::min(lowest, l.cost);
-        highest = std::max(highest, l.cost);
+        if (config.merge && l.sees_nothing) continue;  // nothing to add
+        queue.push_back({{plan.items[i].q_tile * config.query_rows(), static_cast<std::int32_t>(h),
+                          static_cast<std::int32_t>(b), l.num_partial, l.num_full, l.partial_begin,
+                          l.run_begin, -1},
+                         l.cost,
+                         locality});
       }
     }
-  const double outlier = 0.15 * total / num_blocks;
-  const bool uneven = highest > 1.5 * lowest;
-  std::stable_sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
-    const bool a_first = uneven && a.cost > outlier, b_first = uneven && b.cost > outlier;
-    // With most items above the bar nothing is an outlier: keep the groups.
-    if (highest > 4 * total / static_cast<double>(entries.size()) && a_first != b_first)
-      return a_first;
-    if (a.group != b.group) return a.group < b.group;
-    return uneven && a.cost > b.cost;
-  });
-  out.records.reserve(entries.size());
-  for (const Entry& entry : entries) out.records.push_back(entry.record);
+  constexpr std::size_t kMaxWorkspace = 64 << 20;
+  fill_queue(std::move(queue), num_blocks,
+             can_split(config) ? static_cast<std::int64_t>(kMaxWorkspace / part_bytes(config)) : 0,
+             &out);
   return out;
 }
 

@@ -12,9 +12,15 @@
 namespace stof::cuda {
 
 struct WorkRecord {
-  std::int32_t q_row, head, batch, num_partial, num_full, partial_begin, run_begin, unused;
+  std::int32_t q_row, head, batch, num_partial, num_full, partial_begin, run_begin;
+  std::int32_t part;  ///< slot of a part of a query tile shared by several records; -1: whole
 };
 static_assert(sizeof(WorkRecord) == 32);
+
+/// Part slots first .. first + count - 1 are one query tile.
+struct SplitPart {
+  std::int32_t first, count;
+};
 
 /// Host image of what the kernel reads.
 struct DevicePlan {
@@ -22,12 +28,19 @@ struct DevicePlan {
   std::vector<plan::PartialTile> partial;
   std::vector<plan::TileRun> runs;
   std::vector<std::uint32_t> payloads;
+  std::vector<SplitPart> parts;
 
   std::size_t bytes() const;
 };
 
 /// The tile shape the kernel wants of its MaskPlan.
 plan::PlanConfig plan_config(const codegen::AttentionConfig& config);
+
+/// Whether the kernel can share a query tile between blocks.
+bool can_split(const codegen::AttentionConfig& config);
+
+/// Device memory in which the blocks that share a query tile leave one part.
+std::size_t part_bytes(const codegen::AttentionConfig& config);
 
 /// A ragged last key tile becomes partial (its padding bits are 0), so that the kernel's full tiles
 /// need no bounds. `num_blocks` persistent blocks will pop the queue.

@@ -2,6 +2,8 @@
 // Programmatic dependent launch: the next kernel of the stream may set itself up while this one
 // runs (PTX ISA, "griddepcontrol"). Before sm_90 launches do not overlap and nothing is to be said.
 
+#include "ptx/types.cuh"
+
 namespace stof::ptx {
 
 /// Blocks of the next kernel may start once every block of this one has said so.
@@ -17,6 +19,12 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+/// Loads a word for the caches alone.
+__device__ __forceinline__ void touch_global(const void* address) {
+  u32 word;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(address) : "memory");
 }
 
 }  // namespace stof::ptx

@@ -35,7 +35,6 @@ __device__ __forceinline__ void sm90_blockwise(const AttentionParams& params,
   }
   __syncthreads();
   ptx::allow_next_kernel();
-  ptx::wait_for_previous_kernel();
 
   if (warpgroup == D::kWarpgroups) {
     ptx::shrink_registers<D::kProducerRegisters>();
@@ -45,6 +44,7 @@ __device__ __forceinline__ void sm90_blockwise(const AttentionParams& params,
     }
   } else {
     ptx::grow_registers<D::kConsumerRegisters>();
+    ptx::wait_for_previous_kernel();
     Consumer<D>(params, shared, warpgroup).run();
   }
 }

@@ -4,6 +4,7 @@
 #include "attention/records.cuh"
 #include "attention/sm90_blockwise/config.cuh"
 #include "ptx/copy.cuh"
+#include "ptx/grid.cuh"
 
 namespace stof {
 
@@ -57,6 +58,17 @@ __device__ __forceinline__ void load_chunks(u32 shared, const ptx::TensorMap* ma
     ptx::load_tile(shared + chunk * rows * 128, map, barrier, chunk * 64, row, residue, head, batch);
 }
 
+/// Brings the block's first record and the head of its lists into the first-level cache. They are
+/// the plan's and never written, so this may run before the previous kernel has finished; in
+/// launches of a few microseconds every trip to memory shows.
+__device__ __forceinline__ void warm_lists(const AttentionParams& params, int ticket, int lane) {
+  if (ticket >= params.num_records) return;
+  const WorkRecord record = params.records[ticket];
+  if (lane < record.num_partial)
+    ptx::touch_global(params.partial + record.partial_begin + lane);
+  if (lane == 0 && record.num_full > 0) ptx::touch_global(params.runs + record.run_begin);
+}
+
 template <class D>
 __device__ __forceinline__ void run_producer(const AttentionParams& params, const OperandMaps& maps,
                                              unsigned char* shared) {
@@ -67,6 +79,8 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
   Ring<D::kStages> key, value;
 
   int ticket = static_cast<int>(blockIdx.x);
+  warm_lists(params, ticket, lane);
+  ptx::wait_for_previous_kernel();
   for (;;) {
     WorkRecord record{};
     record.num_partial = -1;

@@ -20,7 +20,7 @@ Config base_config(const AttentionProblem& problem) {
 std::vector<Config> narrow_configs(const Config& base) {
   Config wide = base;  // 192 x 128
   wide.warpgroups = 3;
-  wide.tile_kv = 128;
+  wide.tile_kv = base.softcap ? 96 : 128;  // 160 registers a thread leave none for more
   wide.stages = 3;
   wide.query_stages = 2;
   wide.consumer_registers = 160;

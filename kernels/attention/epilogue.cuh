@@ -160,7 +160,7 @@ class OutputRows {
     return reinterpret_cast<u32*>(out_[r] + (4 * kWide + i) * 8 + 2 * lane_in_quad());
   }
 
-  const int first_column_;
+  int first_column_;
   unsigned short* out_[2];
   float* lse_[2];  // null: not wanted, not this thread's, or the row is past the end
   bool inside_[2];

@@ -18,25 +18,24 @@ enum class KernelFamily {
 struct AttentionConfig {
   KernelFamily family = KernelFamily::kSm90;
   DType element = DType::kBFloat16;
-  int head_dim_qk = 128;    ///< 8..256 (sm80: 8..512), multiple of 8
-  int head_dim_v = 128;     ///< likewise
-  int warpgroups = 2;       ///< sm90: consumers of 64 rows each, 1..3; sm80: all warps, 1..2
-  int tile_kv = 128;        ///< multiple of 16
-  int stages = 2;           ///< K and V ring depth; sm80: 1..3, 1 = K and V by turns
-  int query_stages = 1;     ///< sm90 only, as are the register counts and ping_pong
-  bool query_in_registers = false;  ///< sm90; pays for narrow key tiles
+  int head_dim_qk = 128;  ///< 8..256 (sm80: 8..512), multiple of 8
+  int head_dim_v = 128;   ///< likewise
+  int warpgroups = 2;     ///< sm90: consumers of 64 rows each, 1..3; sm80: all warps, 1..2
+  int tile_kv = 128;      ///< multiple of 16
+  int stages = 2;         ///< K and V ring depth; sm80: 1..3, 1 = K and V by turns
+  int query_stages = 1;   ///< sm90 only, as are the register counts and ping_pong
+  bool query_in_registers = false;  ///< pays for narrow key tiles
   bool pack_heads = false;  ///< each warpgroup its own head of one group, sharing rows and mask
   bool ping_pong = false;   ///< warpgroups issue matrix instructions in turn
   bool softcap = false;
   bool merge = false;  ///< merges into the output and LSE of an earlier pass
   int blocks_per_sm = 1;
   int consumer_registers = 240;
-  int producer_registers = 24;
+  int producer_registers = 32;
   // sm80 only:
   int warp_slabs = 1;          ///< 64-row slabs of a warpgroup, 1..2: K and V are read once for all
   bool split_columns = false;  ///< the two warpgroups share rows and halve the output's columns
-  bool query_in_registers = false;
-  int load_bytes = 16;  ///< 16, 4 or 2: divides the operands' addresses and strides
+  int load_bytes = 16;         ///< 16, 4 or 2: divides the operands' addresses and strides
 
   /// 64-row slabs of a block.
   int slabs() const;

@@ -40,6 +40,17 @@ __device__ __forceinline__ MergeWeights merge_weights(float stored_lse2, float f
   return {stored * inverse, fresh * inverse};
 }
 
+/// The accumulators of a query tile that one block computed alone.
+template <class D>
+struct OwnAccumulators {
+  const float (&out)[D::kOutRegisters];
+  template <int kCount>
+  __device__ __forceinline__ void get(int first, float (&chunk)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) chunk[i] = out[first + i];
+  }
+};
+
 /// The two rows a thread stores, from first_column on, and with Config::kMerge what an earlier pass
 /// left there. The thread that has column 0 stores the LSE.
 template <class D>
@@ -85,7 +96,7 @@ class OutputRows {
     }
   }
 
-  /// `accumulators.get(first, chunk)` gives the thread's output registers; see parts.cuh.
+  /// `accumulators.get(first, chunk)` gives the thread's output registers.
   template <class Accumulators>
   __device__ __forceinline__ void store(const Accumulators& accumulators, const SoftmaxState& state,
                                         float scale_log2) const {

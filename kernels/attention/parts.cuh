@@ -96,15 +96,4 @@ class JoinedParts {
   const float scale_log2_;
 };
 
-/// The accumulators of a query tile that one block computed alone.
-template <class D>
-struct OwnAccumulators {
-  const float (&out)[D::kOutRegisters];
-  template <int kCount>
-  __device__ __forceinline__ void get(int first, float (&chunk)[kCount]) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) chunk[i] = out[first + i];
-  }
-};
-
 }  // namespace stof

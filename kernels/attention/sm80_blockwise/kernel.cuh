@@ -4,7 +4,6 @@
 // and schedule.
 
 #include "attention/epilogue.cuh"
-#include "attention/parts.cuh"
 #include "attention/queue.cuh"
 #include "attention/sm80_blockwise/loader.cuh"
 #include "attention/sm80_blockwise/products.cuh"

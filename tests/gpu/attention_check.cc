@@ -10,33 +10,19 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <random>
 #include <thread>
 
 #include "backend/cuda/attention/candidates.h"
 #include "bench/gpu/oracle.h"
-#include "jit/cubin_cache.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
+#include "tests/gpu/compile_ahead.h"
+#include "tests/gpu/draw.h"
 
 namespace {
 
 using namespace stof;
-
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : engine_(seed) {}
-  std::int64_t between(std::int64_t low, std::int64_t high) {
-    return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
-  }
-  template <class T>
-  T one_of(std::initializer_list<T> values) {
-    return *(values.begin() + between(0, static_cast<std::int64_t>(values.size()) - 1));
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+using check::Draw;
 
 AttentionProblem random_problem(Draw& draw) {
   AttentionProblem p;
@@ -114,34 +100,23 @@ std::vector<cuda::Candidate> selected_candidates(const AttentionProblem& p,
   return candidates;
 }
 
-/// Compiles what the random problems need into the cache, on all cores: building plans one after
-/// the other would use one.
-void compile_ahead(const cuda::Device& device, std::uint64_t first, int cases) {
-  std::map<std::string, codegen::AttentionConfig> configs;
+/// Compiles what the random problems need.
+void compile_problems(const cuda::Device& device, std::uint64_t first, int cases) {
+  std::map<std::string, std::string> texts;
   for (int i = 0; i < cases; ++i) {
     const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
     Draw draw(seed);
     const AttentionProblem p = random_problem(draw);
     const mask::Mask expression = random_mask(draw, p);
-    for (const auto& candidate : selected_candidates(p, expression, target_of(device), seed))
+    for (const auto& candidate : selected_candidates(p, expression, target_of(device), seed)) {
       for (const cuda::Pass& pass : candidate.passes)
-        configs.emplace(pass.config.name(), pass.config);
+        texts.emplace(pass.config.name(), codegen::emit_attention(pass.config));
+      if (candidate.rowwise)
+        texts.emplace(candidate.rowwise->config.name(),
+                      codegen::emit_rowwise(candidate.rowwise->config));
+    }
   }
-  std::vector<codegen::AttentionConfig> list;
-  for (const auto& [name, config] : configs) list.push_back(config);
-  std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
-    threads.emplace_back([&] {
-      for (std::size_t i; (i = next++) < list.size();) try {
-          jit::cubin_for(list[i].name(), codegen::emit_attention(list[i]), device.facts().target());
-        } catch (const Error& error) {
-          std::printf("%s\n", error.what());  // the check that needs it will fail by the same
-        }
-    });
-  for (std::thread& thread : threads) thread.join();
-  std::printf("%zu kernels compiled\n", list.size());
-  std::fflush(stdout);
+  check::compile_ahead(texts, device.facts().target());
 }
 
 /// Number of failing candidates.
@@ -311,7 +286,7 @@ int main(int argc, char** argv) {
   const int cases = numbers.empty() ? 200 : static_cast<int>(numbers[0]);
   const std::uint64_t first = numbers.size() > 1 ? numbers[1] : 1;
   const cuda::Device device = cuda::Device::open();
-  compile_ahead(device, first, cases);
+  compile_problems(device, first, cases);
   int failed = 0;
   for (int i = 0; i < cases; ++i)
     failed += check_problem(device, first + static_cast<std::uint64_t>(i)) > 0;

@@ -7,199 +7,27 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
+#include <thread>
 
+#include "backend/cuda/attention/decode_config.h"
 #include "stof/cuda_decode.h"
 #include "stof/error.h"
-#include "tests/gpu/draw.h"
-#include "tests/gpu/guarded_tensor.h"
+#include "tests/gpu/compile_ahead.h"
+#include "tests/gpu/decode_case.h"
 
 namespace {
 
 using namespace stof;
-using check::Draw;
-using check::GuardedTensor;
-using cuda::DecodeProblem;
-
-/// A problem with its tensors in host and device memory.
-struct Case {
-  DecodeProblem problem;
-  std::optional<mask::Mask> mask;
-  std::vector<std::int32_t> lengths;  // of each sequence; max_seq_kv without problem.lengths
-  GuardedTensor q, k, v, out, lse, device_lengths, page_table, alibi_slopes, sink;
-  cuda::DecodeTensors tensors;
-};
-
-DecodeProblem draw_problem(Draw& draw, const std::string& feature) {
-  DecodeProblem p;
-  p.batch = draw.one_of<std::int64_t>({1, 1, 2, 3, 5, 40});
-  p.num_heads_kv = draw.between(1, 3);
-  p.num_heads_q = p.num_heads_kv * draw.one_of({1, 2, 3, 4, 8, 16});
-  p.seq_q = draw.one_of<std::int64_t>({1, 1, 1, 2, 3, 5, 8, 16});
-  p.max_seq_kv = draw.one_of<std::int64_t>({1, 17, 64, 100, 129, 500, 1000, 2500, 6000});
-  p.head_dim_qk = draw.one_of<std::int64_t>({8, 16, 24, 64, 72, 80, 96, 128, 128, 192, 256});
-  p.head_dim_v = draw.chance(3) ? draw.one_of<std::int64_t>({8, 40, 64, 128, 248}) : p.head_dim_qk;
-  p.dtype = draw.chance(2) ? DType::kBFloat16 : DType::kFloat16;
-  p.lengths = !draw.chance(4);
-  p.return_lse = !draw.chance(5);
-  if (draw.chance(4)) p.softcap = 20;
-  if (draw.chance(4)) p.scale = 0.2f;
-  p.alibi = draw.chance(4);
-  p.sink = draw.chance(4);
-  if (feature == "paged" || (feature == "graph" && draw.chance(2)))
-    p.page_size = draw.one_of({16, 32, 48, 64, 128, 256});
-  if (feature == "window" || (feature == "paged" && draw.chance(3))) {
-    if (!draw.chance(3)) p.window_left = draw.one_of<std::int64_t>({0, 5, 63, 64, 300, 1000});
-    p.window_right = draw.one_of<std::int64_t>({0, 0, 3, 100});
-    if (draw.chance(4)) p.window_right.reset();
-    p.sink_tokens = draw.one_of<std::int64_t>({0, 1, 4, 64, 70, 200});
-  }
-  // Caches are drawn and uploaded element by element: keep that under a tenth of a second.
-  const auto elements = [&] {
-    return p.batch * p.num_heads_kv * p.max_seq_kv * (p.head_dim_qk + p.head_dim_v);
-  };
-  if (elements() > 6'000'000) p.batch = 1;
-  if (elements() > 6'000'000) p.num_heads_q = p.num_heads_q / p.num_heads_kv, p.num_heads_kv = 1;
-  return p;
-}
-
-mask::Mask draw_mask(Draw& draw, const DecodeProblem& p) {
-  using namespace stof::mask;
-  switch (draw.between(0, 8)) {
-    case 0:
-      return all();
-    case 1:
-      return causal();
-    case 2:
-      return window(draw.between(0, 300), draw.between(0, 3));
-    case 3:
-      return causal() & strided(20, draw.one_of({8, 32, 64, 128}));
-    case 4:
-      return (window(100, 0) | global(0, 70)) & causal();
-    case 5:
-      return random_elements(0.2, 11);
-    case 6: {
-      std::vector<Mask> heads;
-      for (std::int64_t h = 0; h < p.num_heads_q; ++h)
-        heads.push_back(h % 2 ? causal() : window(h * 10, 3));
-      return per_head(heads);
-    }
-    case 7: {
-      std::vector<std::int64_t> counts;
-      for (std::int64_t b = 0; b < p.batch; ++b) counts.push_back(p.max_seq_kv / (b + 1));
-      return key_lengths(counts);
-    }
-    default:
-      return none();
-  }
-}
-
-void draw_lengths(Draw& draw, Case& c) {
-  c.lengths.assign(static_cast<std::size_t>(c.problem.batch),
-                   static_cast<std::int32_t>(c.problem.max_seq_kv));
-  if (!c.problem.lengths) return;
-  for (std::int32_t& length : c.lengths)
-    if (!draw.chance(4))
-      length =
-          static_cast<std::int32_t>(draw.chance(6) ? draw.between(0, 2) % (c.problem.max_seq_kv + 1)
-                                                   : draw.between(0, c.problem.max_seq_kv));
-}
-
-void fill(Draw& draw, GuardedTensor& tensor) {
-  tensor.visit(0, tensor.offset({}), [&](std::int64_t at) { tensor.set_real(at, draw.normal()); });
-  tensor.upload();
-}
-
-/// Where key `row` of a sequence lies in the cache.
-std::int64_t cache_offset(const Case& c, const GuardedTensor& cache, std::int64_t b,
-                          std::int64_t head, std::int64_t row) {
-  const std::int64_t page_size = c.problem.page_size;
-  if (page_size == 0) return cache.offset({b, head, row, 0});
-  const auto page = c.page_table.get<std::int32_t>(c.page_table.offset({b, row / page_size}));
-  return cache.offset({page, head, row % page_size, 0});
-}
-
-/// Fills the rows of each sequence and leaves all others NaN; then the lengths.
-void fill_cache(Draw& draw, Case& c) {
-  const DecodeProblem& p = c.problem;
-  for (const auto& [cache, head_dim] :
-       {std::pair{&c.k, p.head_dim_qk}, std::pair{&c.v, p.head_dim_v}}) {
-    cache->poison();
-    for (std::int64_t b = 0; b < p.batch; ++b)
-      for (std::int64_t h = 0; h < p.num_heads_kv; ++h)
-        for (std::int64_t row = 0; row < c.lengths[static_cast<std::size_t>(b)]; ++row) {
-          const std::int64_t at = cache_offset(c, *cache, b, h, row);
-          for (std::int64_t d = 0; d < head_dim; ++d) cache->set_real(at + d, draw.normal());
-        }
-    cache->upload();
-  }
-  if (!p.lengths) return;
-  for (std::int64_t b = 0; b < p.batch; ++b)
-    c.device_lengths.set(c.device_lengths.offset({b}), c.lengths[static_cast<std::size_t>(b)]);
-  c.device_lengths.upload();
-}
-
-Case make_case(Draw& draw, const std::string& feature) {
-  Case c;
-  c.problem = draw_problem(draw, feature);
-  const DecodeProblem& p = c.problem;
-  if (feature == "mask") c.mask = draw_mask(draw, p);
-  const auto make = [&](const Dims& shape, const char* name) {
-    return GuardedTensor(p.dtype, shape, check::draw_strides(draw, shape), name);
-  };
-  c.q = make({p.batch, p.num_heads_q, p.seq_q, p.head_dim_qk}, "q");
-  c.out = make({p.batch, p.num_heads_q, p.seq_q, p.head_dim_v}, "out");
-  std::int64_t caches = p.batch, rows = p.max_seq_kv;
-  if (p.page_size > 0) {
-    const std::int64_t used = (p.max_seq_kv + p.page_size - 1) / p.page_size;
-    caches = p.batch * used + 3;
-    rows = p.page_size;
-    c.page_table = GuardedTensor(DType::kInt32, {p.batch, used + 2}, {used + 5, 1}, "page_table");
-    std::vector<std::int32_t> pages;
-    for (std::int64_t i = 0; i < caches; ++i) pages.push_back(static_cast<std::int32_t>(i));
-    for (std::size_t i = pages.size() - 1; i > 0; --i)
-      std::swap(pages[i],
-                pages[static_cast<std::size_t>(draw.between(0, static_cast<std::int64_t>(i)))]);
-    for (std::int64_t b = 0; b < p.batch; ++b)
-      for (std::int64_t i = 0; i < used; ++i)
-        c.page_table.set(c.page_table.offset({b, i}),
-                         pages[static_cast<std::size_t>(b * used + i)]);
-    c.page_table.upload();
-    c.tensors.page_table = c.page_table.view();
-  }
-  c.k = make({caches, p.num_heads_kv, rows, p.head_dim_qk}, "k");
-  c.v = make({caches, p.num_heads_kv, rows, p.head_dim_v}, "v");
-  fill(draw, c.q);
-  draw_lengths(draw, c);
-  if (p.lengths) {
-    c.device_lengths = GuardedTensor(DType::kInt32, {p.batch}, {1}, "lengths");
-    c.tensors.lengths = c.device_lengths.view();
-  }
-  fill_cache(draw, c);
-  const auto make_vector = [&](GuardedTensor& tensor, const char* name, float scale) {
-    tensor = GuardedTensor(DType::kFloat32, {p.num_heads_q}, {1}, name);
-    for (std::int64_t h = 0; h < p.num_heads_q; ++h)
-      tensor.set(tensor.offset({h}), scale * draw.normal());
-    tensor.upload();
-    return tensor.view();
-  };
-  // Slopes as models have them: times thousands of keys, still logits that float32 holds well.
-  if (p.alibi) c.tensors.alibi_slopes = make_vector(c.alibi_slopes, "alibi_slopes", 0.02f);
-  if (p.sink) c.tensors.sink = make_vector(c.sink, "sink", 1.0f);
-  if (p.return_lse) {
-    c.lse = GuardedTensor(DType::kFloat32, {p.batch, p.num_heads_q, p.seq_q},
-                          {p.num_heads_q * p.seq_q, p.seq_q, 1}, "lse");
-    c.tensors.lse = c.lse.mutable_view();
-  }
-  c.tensors.q = c.q.view(), c.tensors.k = c.k.view(), c.tensors.v = c.v.view();
-  c.tensors.out = c.out.mutable_view();
-  return c;
-}
+using namespace stof::check;
 
 /// What query `q` of head `h` of sequence `b` sees, by the documentation alone.
 class Visibility {
@@ -285,6 +113,24 @@ void compare_row(const Case& c, const Visibility& visible, std::int64_t b, std::
       std::isnan(gap) ? std::numeric_limits<double>::infinity() : std::max(errors->lse, gap);
 }
 
+/// Calls each(i, errors of the thread) for i < count on all cores, then adds the errors up.
+void parallel(std::int64_t count, const std::function<void(std::int64_t, Errors*)>& each,
+              Errors* sum) {
+  std::vector<Errors> errors(std::max(1u, std::thread::hardware_concurrency()));
+  std::atomic<std::int64_t> next{0};
+  std::vector<std::thread> threads;
+  for (Errors& mine : errors)
+    threads.emplace_back([&] {
+      for (std::int64_t i; (i = next++) < count;) each(i, &mine);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const Errors& mine : errors) {
+    sum->difference += mine.difference;
+    sum->norm += mine.norm;
+    sum->lse = std::max(sum->lse, mine.lse);
+  }
+}
+
 /// What is wrong with the outputs on the device; empty when nothing is.
 std::string judge(Case& c) {
   c.out.take(c.out.download());
@@ -301,9 +147,15 @@ std::string judge(Case& c) {
   const std::int64_t rows = p.batch * p.num_heads_q * p.seq_q;
   const std::int64_t affordable = 40'000'000 / (p.max_seq_kv * (p.head_dim_qk + p.head_dim_v)) + 1;
   const std::int64_t step = (rows + affordable - 1) / affordable;
-  for (std::int64_t row = 0; row < rows; row += step)
-    compare_row(c, visible, row / (p.num_heads_q * p.seq_q), row / p.seq_q % p.num_heads_q,
-                row % p.seq_q, &errors);
+  parallel(
+      rows / step + 1,
+      [&](std::int64_t i, Errors* mine) {
+        const std::int64_t row = i * step;
+        if (row < rows)
+          compare_row(c, visible, row / (p.num_heads_q * p.seq_q), row / p.seq_q % p.num_heads_q,
+                      row % p.seq_q, mine);
+      },
+      &errors);
   errors.nan = 0;
   c.out.visit(0, c.out.offset({}),
               [&](std::int64_t at) { errors.nan += std::isnan(c.out.real(at)); });
@@ -387,6 +239,22 @@ bool check_problem(const std::string& feature, std::uint64_t seed) {
   return wrong.empty();
 }
 
+/// Compiles what the cases need.
+void compile_cases(const cuda::Device& device, const std::vector<std::string>& features,
+                   std::int64_t cases, std::int64_t first) {
+  const cuda::DeviceFacts& gpu = device.facts();
+  std::map<std::string, std::string> texts;
+  for (const std::string& feature : features)
+    for (std::int64_t i = 0; i < cases; ++i) {
+      Draw draw(static_cast<std::uint64_t>(first + i));
+      const auto config =
+          cuda::decode_config(draw_problem(draw, feature), feature == "mask", gpu.major, gpu.minor);
+      texts.emplace(config.name(), codegen::emit_decode(config));
+      texts.emplace(config.name() + " combine", codegen::emit_decode_combine(config));
+    }
+  compile_ahead(texts, gpu.target());
+}
+
 /// Key and value rows 32768 elements apart: the last ones lie past 2^31 elements (and 2^32 bytes).
 bool check_offsets() {
   Case c;
@@ -437,7 +305,7 @@ bool check_offsets() {
 int main(int argc, char** argv) {
   std::vector<std::string> features = {"plain", "window", "mask", "paged", "graph"};
   bool offsets = true;
-  std::int64_t numbers[2] = {40, 1};  // cases of each feature, first seed
+  std::int64_t numbers[2] = {30, 1};  // cases of each feature, first seed
   int num_numbers = 0;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--only" && i + 1 < argc) {
@@ -449,6 +317,7 @@ int main(int argc, char** argv) {
     }
   }
   const cuda::Device device = cuda::Device::open();
+  compile_cases(device, features, numbers[0], numbers[1]);
   int passed = 0, failed = 0;
   for (const std::string& feature : features)
     for (std::int64_t i = 0; i < numbers[0]; ++i)

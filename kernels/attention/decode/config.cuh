@@ -15,15 +15,15 @@ struct ListedTile {
 /// Arguments of the decode kernel and of its combine. Strides in elements. Rows of a key/value head
 /// are (query head in the group, query) pairs: row = head_in_group * seq_q + query.
 struct DecodeParams {
-  const void* q;          // [batch, num_heads_q, seq_q, head_dim_qk]
-  const void* k;          // [batch or page, num_heads_kv, seq_kv or page row, head_dim_qk]
-  const void* v;          // likewise, head_dim_v
-  void* out;              // [batch, num_heads_q, seq_q, head_dim_v]
-  float* lse;             // [batch, num_heads_q, seq_q] contiguous; null: not wanted
-  float* partial_out;     // [2 * blocks][slot_rows][head_dim_v]: unfinished sequences
-  float2* partial_sums;   // [2 * blocks][slot_rows]: their maxima (in log2) and sums
-  const i32* lengths;     // [batch]; null: seq_kv each
-  const i32* page_table;  // [batch, pages]; with Config::kPageSize
+  const void* q;              // [batch, num_heads_q, seq_q, head_dim_qk]
+  const void* k;              // [batch or page, num_heads_kv, seq_kv or page row, head_dim_qk]
+  const void* v;              // likewise, head_dim_v
+  void* out;                  // [batch, num_heads_q, seq_q, head_dim_v]
+  float* lse;                 // [batch, num_heads_q, seq_q] contiguous; null: not wanted
+  float* partial_out;         // [2 * blocks][slot_rows][head_dim_v]: unfinished sequences
+  float2* partial_sums;       // [2 * blocks][slot_rows]: their maxima (in log2) and sums
+  const i32* lengths;         // [batch]; null: seq_kv each
+  const i32* page_table;      // [batch, pages]; with Config::kPageSize
   const ListedTile* tiles;    // with Config::kLists: every sequence's tiles
   const u64* payloads;        // [num_payloads][row_blocks * Config rows]: bit i = key i of the tile
   const i64* sequence_begin;  // [num_sequences + 1]: tiles of earlier sequences
@@ -37,7 +37,7 @@ struct DecodeParams {
   i64 page_table_stride;
   i32 batch;
   i32 num_heads_kv;
-  i32 group;       // query heads per key/value head
+  i32 group;  // query heads per key/value head
   i32 seq_q;
   i32 num_rows;    // group * seq_q
   i32 row_blocks;  // pieces of the rows that each walk all keys; 1 up to the Config's rows
@@ -46,8 +46,8 @@ struct DecodeParams {
   Window window;
   i32 resident_blocks;  // fill the GPU once
   i32 max_waves;
-  float scale;       // softmax scale
-  float softcap;     // with Config::kSoftcap
+  float scale;    // softmax scale
+  float softcap;  // with Config::kSoftcap
 };
 static_assert(sizeof(DecodeParams) == 288, "decode_plan.cc asserts the same");
 
@@ -81,9 +81,8 @@ struct Derived : Config {
   static constexpr int kQueryBytes = kRows * kPitchQk;
   /// At a sequence's end the ring holds every team's output rows, then their maxima and sums.
   static constexpr int kMergeBytes = kTeams * kRows * (4 * kMergePitch + 8);
-  static constexpr int kRingBytes = Config::kStages * kStageBytes > kMergeBytes
-                                        ? Config::kStages * kStageBytes
-                                        : kMergeBytes;
+  static constexpr int kRingBytes =
+      Config::kStages * kStageBytes > kMergeBytes ? Config::kStages* kStageBytes : kMergeBytes;
   static constexpr int kSharedBytes = kQueryBytes + kRingBytes;
 };
 

@@ -54,7 +54,8 @@ struct RowEnd {
 template <class D>
 __device__ __forceinline__ void store_rows(const DecodeParams& params, const Sequence& s,
                                            const float* merge, bool whole, i64 slot) {
-  const float2* sums = reinterpret_cast<const float2*>(merge + D::kTeams * D::kRows * D::kMergePitch);
+  const float2* sums =
+      reinterpret_cast<const float2*>(merge + D::kTeams * D::kRows * D::kMergePitch);
   const i32 first = s.row_block * D::kRows;
   const i32 rows = min(params.num_rows - first, D::kRows);
   for (int piece = static_cast<int>(threadIdx.x); piece < rows * D::kOutTiles;

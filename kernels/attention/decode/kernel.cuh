@@ -50,7 +50,7 @@ __device__ __forceinline__ void decode_kernel(const DecodeParams& params) {
     const i32 to = static_cast<i32>(min(static_cast<i64>(s.count), end - s.begin));
     load_query<D>(params, s, query);
     loader.start(s, from, to);
-#pragma unroll
+#pragma unroll 1
     for (int stage = 0; stage < D::kStages - 1; ++stage) loader.load_next(stage);
     ptx::wait_copies<D::kStages - 2>();  // the query rows came with the first tile
     __syncthreads();

@@ -41,11 +41,24 @@ class TileLoader {
   __device__ __forceinline__ void load_next(int stage) {
     if (next_ < end_) {
       const u32 base = stages_ + stage * D::kStageBytes;
-      copy_rows<D::kChunksQk, D::kHeadDimQk / 8>(base + team_ * D::kTeamKeys * D::kPitchQk,
-                                                 D::kPitchQk, k_, params_.k_strides);
-      copy_rows<D::kChunksV, D::kHeadDimV / 8>(
-          base + D::kKeyBytes + team_ * D::kTeamKeys * D::kPitchV, D::kPitchV, v_,
-          params_.v_strides);
+      const u32 keys = base + team_ * D::kTeamKeys * D::kPitchQk;
+      const u32 values = base + D::kKeyBytes + team_ * D::kTeamKeys * D::kPitchV;
+      const bool all_visible = keys_.contains_all(next_key_, next_key_ + D::kTeamKeys);
+#pragma unroll 1
+      for (int step = 0; step < D::kSteps; ++step) {
+        i32 row = next_key_ + step * D::kStepKeys;
+        i32 page = 0;
+        if constexpr (D::kPageSize > 0) {
+          row %= D::kPageSize;
+          page = __shfl_sync(~0u, next_page_, step);
+        }
+        copy_step<D::kChunksQk, D::kHeadDimQk / 8>(keys + step * D::kStepKeys * D::kPitchQk,
+                                                   D::kPitchQk, k_, params_.k_strides, page, row,
+                                                   step, all_visible);
+        copy_step<D::kChunksV, D::kHeadDimV / 8>(values + step * D::kStepKeys * D::kPitchV,
+                                                 D::kPitchV, v_, params_.v_strides, page, row, step,
+                                                 all_visible);
+      }
       if constexpr (D::kLists) copy_payload(base + D::kKeyBytes + D::kValueBytes);
       ++next_;
       look_up();
@@ -82,28 +95,49 @@ class TileLoader {
     }
   }
 
-  /// kChunks 16-byte chunks a key, of which kFilled hold data and the rest zeros. Keys that no query
-  /// sees arrive as zeros and are not read.
+  /// The 16 rows from `row` on: kChunks 16-byte chunks each, of which kFilled hold data and the
+  /// rest zeros. Keys that no query sees arrive as zeros and are not read.
   template <int kChunks, int kFilled>
-  __device__ __forceinline__ void copy_rows(u32 shared, int pitch, const char* base,
-                                            const i64 (&strides)[3]) const {
-    constexpr int kCopies = D::kTeamKeys * kChunks;
-#pragma unroll 4
-    for (int i = 0; i < (kCopies + D::kTeamThreads - 1) / D::kTeamThreads; ++i) {
-      const int copy = thread_ + i * D::kTeamThreads;
-      const int row = copy / kChunks, chunk = copy - row * kChunks;
-      const i32 key = next_key_ + row;
-      const char* source;
-      if constexpr (D::kPageSize > 0) {
-        const i32 page = __shfl_sync(~0u, next_page_, row / D::kStepKeys);
-        source = base + 2 * (page * strides[0] + (key % D::kPageSize) * strides[2]);
-      } else {
-        source = base + 2 * (key * strides[2]);
+  __device__ __forceinline__ void copy_step(u32 shared, int pitch, const char* base,
+                                            const i64 (&strides)[3], i32 page, i32 row, int step,
+                                            bool all_visible) const {
+    const char* rows = base + 2 * (row * strides[2]);
+    if constexpr (D::kPageSize > 0) rows += 2 * (page * strides[0]);
+    if (kChunks == kFilled && all_visible) {
+      each_copy<kChunks>(2 * strides[2], [&](int r, int chunk, i64 offset) {
+        ptx::copy_16(shared + r * pitch + chunk * 16, rows + offset);
+      });
+    } else {
+      each_copy<kChunks>(2 * strides[2], [&](int r, int chunk, i64 offset) {
+        const bool read = (chunk < kFilled) & keys_.contains(next_key_ + step * D::kStepKeys + r);
+        ptx::copy_16(shared + r * pitch + chunk * 16, read ? rows + offset : base, read ? 16 : 0);
+      });
+    }
+  }
+
+  /// Calls copy(row, chunk, offset of both in bytes) for this thread's share of 16 rows.
+  template <int kChunks, class Copy>
+  __device__ __forceinline__ void each_copy(i64 row_bytes, const Copy& copy) const {
+    constexpr int kCopies = D::kStepKeys * kChunks;
+    constexpr int kTurns = (kCopies + D::kTeamThreads - 1) / D::kTeamThreads;
+    if constexpr (D::kTeamThreads % kChunks == 0) {  // a thread keeps its chunk
+      constexpr int kRowsATurn = D::kTeamThreads / kChunks;
+      const int row = thread_ / kChunks, chunk = thread_ % kChunks;
+      i64 offset = row * row_bytes + chunk * 16;
+#pragma unroll
+      for (int i = 0; i < kTurns; ++i) {
+        if (kCopies % D::kTeamThreads == 0 || row < D::kStepKeys)
+          copy(row + i * kRowsATurn, chunk, offset);
+        offset += kRowsATurn * row_bytes;
       }
-      const bool visible = keys_.contains(key) && (kChunks == kFilled || chunk < kFilled);
-      if (kCopies % D::kTeamThreads == 0 || copy < kCopies)
-        ptx::copy_16(shared + row * pitch + chunk * 16, visible ? source + chunk * 16 : base,
-                     visible ? 16 : 0);
+    } else {
+#pragma unroll 4
+      for (int i = 0; i < kTurns; ++i) {
+        const int index = thread_ + i * D::kTeamThreads;
+        const int row = index / kChunks, chunk = index - row * kChunks;
+        if (kCopies % D::kTeamThreads == 0 || index < kCopies)
+          copy(row, chunk, row * row_bytes + chunk * 16);
+      }
     }
   }
 

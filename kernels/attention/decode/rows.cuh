@@ -49,8 +49,7 @@ class DecodeRows {
 #pragma unroll 1
     for (int step = 0; step < D::kSteps; ++step) {
       Scores scores;
-      rows_.score(scores, keys + step * D::kStepKeys * D::kPitchQk, params_.scale,
-                  params_.softcap);
+      rows_.score(scores, keys + step * D::kStepKeys * D::kPitchQk, params_.scale, params_.softcap);
       const i32 key = first_key + step * D::kStepKeys;
       if constexpr (D::kAlibi) add_distance(scores, key);
       const bool all_seen = key + D::kStepKeys - 1 <= last_of_all_ &&
@@ -82,8 +81,7 @@ class DecodeRows {
       for (int i = 0; i < 8; ++i) {
         const int r = (i >> 1) & 1;
         scores[t][i / 4][i % 4] +=
-            slope_[t][r] *
-            static_cast<float>(first_key + Rows::column(i / 4, i) - position_[t][r]);
+            slope_[t][r] * static_cast<float>(first_key + Rows::column(i / 4, i) - position_[t][r]);
       }
   }
 
@@ -99,7 +97,8 @@ class DecodeRows {
       }
   }
 
-  /// `bits`: shared address of the warp's rows of the payload; `first`: bit of the step's first key.
+  /// `bits`: shared address of the warp's rows of the payload; `first`: bit of the step's first
+  /// key.
   __device__ __forceinline__ void hide_by_bits(Scores& scores, u32 bits, int first) const {
 #pragma unroll
     for (int t = 0; t < D::kRowTiles; ++t)
@@ -110,9 +109,9 @@ class DecodeRows {
                      : "=r"(low), "=r"(high)
                      : "r"(bits + (16 * t + 8 * r + (lane() >> 2)) * 8)
                      : "memory");
-        Rows::hide_by_bits(scores[t], r,
-                           static_cast<u32>(((static_cast<u64>(high) << 32) | low) >>
-                                            (first + 2 * (lane() & 3))));
+        Rows::hide_by_bits(
+            scores[t], r,
+            static_cast<u32>(((static_cast<u64>(high) << 32) | low) >> (first + 2 * (lane() & 3))));
       }
   }
 

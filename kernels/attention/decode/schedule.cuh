@@ -10,7 +10,8 @@ namespace stof::decode {
 struct Window {
   i32 left;         // keys before the query; kUnbounded: all
   i32 right;        // keys after it; 0: causal; kUnbounded: all
-  i32 sink_tokens;  // the first keys of the sequence, seen from everywhere (as far as `right` allows)
+  i32 sink_tokens;  // the first keys of the sequence, seen from everywhere (as far as `right`
+                    // allows)
   static constexpr i32 kUnbounded = 0x7fffffff;
 };
 
@@ -19,7 +20,11 @@ struct KeyRange {
   i32 sinks;
   i32 first;
   i32 end;
-  bool contains(i32 key) const { return key < end && (key >= first || key < sinks); }
+  bool contains(i32 key) const { return (key < end) & ((key >= first) | (key < sinks)); }
+  /// Whether all keys [from, to) are contained.
+  bool contains_all(i32 from, i32 to) const {
+    return (to <= end) & ((from >= first) | (to <= sinks));
+  }
 };
 
 /// Position of the first query: the last of seq_q queries stands at the last key. Negative where
@@ -71,9 +76,7 @@ struct Partition {
 
   i64 begin(i32 block) const { return block * total / blocks; }
   /// The block whose piece holds the tile.
-  i32 owner(i64 tile) const {
-    return static_cast<i32>(((tile + 1) * blocks - 1) / total);
-  }
+  i32 owner(i64 tile) const { return static_cast<i32>(((tile + 1) * blocks - 1) / total); }
 };
 
 /// `resident` blocks fill the GPU once. More, smaller pieces even out differences between

@@ -56,6 +56,14 @@ void AttentionConfig::validate() const {
              warpgroups);
   STOF_CHECK(tile_kv >= 16 && tile_kv <= 256 && tile_kv % 16 == 0, kInternal,
              "tile_kv: expected a multiple of 16 up to 256, got {}", tile_kv);
+  // setmaxnreg waits for registers that the others give back: more than the block was started with
+  // never come.
+  const int at_launch = 65536 / (threads() * blocks_per_sm) / 8 * 8;
+  STOF_CHECK(warpgroups * consumer_registers + producer_registers <= at_launch * (warpgroups + 1),
+             kInternal,
+             "{}: {} registers of consumers and {} of the producer are more than {} threads "
+             "have at launch",
+             name(), consumer_registers, producer_registers, threads());
   STOF_CHECK(!ping_pong || warpgroups > 1, kInternal, "ping_pong: needs two or more warpgroups");
   STOF_CHECK(shared_bytes() <= kSharedLimit / blocks_per_sm - 1024 * (blocks_per_sm > 1), kInternal,
              "{}: needs {} bytes of shared memory, {} blocks have {} each", name(), shared_bytes(),

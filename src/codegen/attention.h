@@ -31,7 +31,7 @@ struct AttentionConfig {
   bool merge = false;  ///< merges into the output and LSE of an earlier pass
   int blocks_per_sm = 1;
   int consumer_registers = 240;
-  int producer_registers = 32;
+  int producer_registers = 24;
   // sm80 only:
   int warp_slabs = 1;          ///< 64-row slabs of a warpgroup, 1..2: K and V are read once for all
   bool split_columns = false;  ///< the two warpgroups share rows and halve the output's columns

@@ -96,6 +96,14 @@ INSTANTIATE_TEST_SUITE_P(Sm80, KernelBuild,
                                                DType::kFloat16, 20}),
                          name_of);
 
+TEST(AttentionConfig, RefusesRegistersThatNeverCome) {
+  codegen::AttentionConfig config;  // 168 registers at launch for 384 threads: 504 a thread column
+  config.consumer_registers = 240, config.producer_registers = 32;
+  EXPECT_THROW(config.validate(), Error);
+  config.producer_registers = 24;
+  config.validate();
+}
+
 TEST(Nvrtc, NamesTheKernelAndShowsTheLogWhenCompilationFails) {
   try {
     jit::Nvrtc::instance().compile("broken", "this is not CUDA", "sm_90a");

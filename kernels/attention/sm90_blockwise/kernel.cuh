@@ -35,6 +35,10 @@ __device__ __forceinline__ void sm90_blockwise(const AttentionParams& params,
   }
   __syncthreads();
   ptx::allow_next_kernel();
+  constexpr int kSpareWarp = 4 * D::kWarpgroups + 1;  // beside the producer
+  if (threadIdx.x / 32 == kSpareWarp)
+    warm_lists(params, static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x) & 31);
+  ptx::wait_for_previous_kernel();
 
   if (warpgroup == D::kWarpgroups) {
     ptx::shrink_registers<D::kProducerRegisters>();
@@ -44,7 +48,6 @@ __device__ __forceinline__ void sm90_blockwise(const AttentionParams& params,
     }
   } else {
     ptx::grow_registers<D::kConsumerRegisters>();
-    ptx::wait_for_previous_kernel();
     Consumer<D>(params, shared, warpgroup).run();
   }
 }

@@ -60,7 +60,8 @@ __device__ __forceinline__ void load_chunks(u32 shared, const ptx::TensorMap* ma
 
 /// Brings the block's first record and the head of its lists into the first-level cache. They are
 /// the plan's and never written, so this may run before the previous kernel has finished; in
-/// launches of a few microseconds every trip to memory shows.
+/// launches of a few microseconds every trip to memory shows. For a warp that has nothing else to
+/// do: the producer has few registers.
 __device__ __forceinline__ void warm_lists(const AttentionParams& params, int ticket, int lane) {
   if (ticket >= params.num_records) return;
   const WorkRecord record = params.records[ticket];
@@ -79,8 +80,6 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
   Ring<D::kStages> key, value;
 
   int ticket = static_cast<int>(blockIdx.x);
-  warm_lists(params, ticket, lane);
-  ptx::wait_for_previous_kernel();
   for (;;) {
     WorkRecord record{};
     record.num_partial = -1;

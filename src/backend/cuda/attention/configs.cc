@@ -36,7 +36,7 @@ std::vector<Config> narrow_configs(const Config& base) {
   single.tile_kv = 128;
   single.stages = 2;
   single.blocks_per_sm = 2;
-  single.consumer_registers = 224;
+  single.consumer_registers = 232;
   Config small_held = small, single_held = single;
   small_held.query_in_registers = single_held.query_in_registers = true;
   return {wide, small, small_held, single, single_held};
@@ -55,7 +55,7 @@ std::vector<Config> middle_configs(const Config& base, bool can_pack) {
   small.warpgroups = 1;
   small.tile_kv = 64;
   small.blocks_per_sm = 2;
-  small.consumer_registers = 224;
+  small.consumer_registers = 232;
   Config square_held = square_turns, small_held = small;
   square_held.query_in_registers = small_held.query_in_registers = true;
   square_held.query_stages = 1;

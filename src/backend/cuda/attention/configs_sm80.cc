@@ -34,9 +34,6 @@ std::vector<Config> narrow_configs(const Config& base) {
   wide.warp_slabs = 2;
   wide.query_in_registers = true;
   wide.blocks_per_sm = 2;
-  Config short_tile = wide;  // 128 x 32: three blocks' registers
-  short_tile.tile_kv = 32;
-  short_tile.blocks_per_sm = 3;
   Config tall = wide;  // 256 x 64, eight warps: K and V are copied once for all
   tall.warpgroups = 2;
   tall.blocks_per_sm = 1;
@@ -45,7 +42,7 @@ std::vector<Config> narrow_configs(const Config& base) {
   Config small = base;  // 64 x 64
   small.query_in_registers = true;
   small.blocks_per_sm = 4;
-  return {wide, tall, long_tile, short_tile, small};
+  return {wide, tall, long_tile, small};
 }
 
 /// Head dims 72 to 128: the output and the scores of 128 rows take all registers of two blocks.

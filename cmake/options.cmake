@@ -7,6 +7,8 @@ option(STOF_INSTALL "Add install rules" ${PROJECT_IS_TOP_LEVEL})
 option(STOF_BUILD_TESTS "Build the tests" OFF)
 option(STOF_BUILD_BENCH "Build the benchmarks" OFF)
 option(STOF_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
+option(STOF_PACK_CUBINS "Compile the common GPU kernels now and put them into the library (needs NVRTC)" OFF)
+set(STOF_PACK_TARGETS sm_90a CACHE STRING "What STOF_PACK_CUBINS compiles for")
 set(STOF_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)

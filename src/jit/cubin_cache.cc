@@ -1,8 +1,10 @@
 #include "jit/cubin_cache.h"
 
-#include <cstring>
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <system_error>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/env.h"
@@ -10,47 +12,14 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "jit/embedded_sources.h"
+#include "jit/nvrtc.h"
 
 namespace stof::jit {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[8] = {'s', 't', 'o', 'f', 'c', 'u', 'b', '1'};
-constexpr std::uint64_t kMaxEntryBytes = 64u << 20;
-
-/// Fixed part of an entry; the kernel's name and the cubin follow.
-struct Header {
-  char magic[8];
-  std::uint64_t name_bytes;
-  std::uint64_t cubin_bytes;
-  std::uint64_t checksum[2];  // of name and cubin
-};
-static_assert(sizeof(Header) == 40);
-
-struct Parsed {
-  std::string name, cubin;
-};
-
-Fingerprint checksum_of(const std::string& name, const std::string& cubin) {
-  return Hasher().add(name).add(cubin).finish();
-}
-
-/// Nothing when any byte is wrong.
-std::optional<Parsed> parse_entry(const std::string& bytes) {
-  Header header;
-  if (bytes.size() < sizeof header) return std::nullopt;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return std::nullopt;
-  const std::uint64_t rest = bytes.size() - sizeof header;
-  if (header.name_bytes > rest || header.cubin_bytes != rest - header.name_bytes)
-    return std::nullopt;
-  Parsed parsed{bytes.substr(sizeof header, header.name_bytes),
-                bytes.substr(sizeof header + header.name_bytes)};
-  const Fingerprint sum = checksum_of(parsed.name, parsed.cubin);
-  if (sum.high != header.checksum[0] || sum.low != header.checksum[1]) return std::nullopt;
-  return parsed;
-}
+constexpr const char* kExtension = ".cubin";
 
 std::optional<std::string> read_entry(const std::string& path) {
   try {
@@ -60,11 +29,31 @@ std::optional<std::string> read_entry(const std::string& path) {
   }
 }
 
+/// Nothing when the file is not exactly one intact entry under its own name.
+std::optional<CubinEntry> parse_file(const std::string& path, const std::string& bytes) {
+  std::string_view rest = bytes;
+  auto entry = take_entry(&rest);
+  if (!entry || !rest.empty() || fs::path(path).filename() != entry->file_name())
+    return std::nullopt;
+  return entry;
+}
+
+/// "13.0" -> (13, 0), to tell 12.9 from 12.10.
+std::pair<int, int> version_of(const std::string& file_name) {
+  const std::size_t dash = file_name.find('-');
+  if (dash == std::string::npos) return {0, 0};
+  int major = 0, minor = 0;
+  const char* const end = file_name.data() + file_name.size();
+  const auto [dot, status] = std::from_chars(file_name.data() + dash + 1, end, major);
+  if (status == std::errc() && dot < end) std::from_chars(dot + 1, end, minor);
+  return {major, minor};
+}
+
 }  // namespace
 
-Fingerprint CubinKey::fingerprint() const {
+Fingerprint CubinKey::content() const {
   Hasher hasher;
-  hasher.add("stof cubin").add(source).add(target).add(compiler_version);
+  hasher.add("stof cubin").add(source).add(target);
   for (const EmbeddedSource& header : embedded_sources()) hasher.add(header.name).add(header.text);
   for (const char* option : Nvrtc::options()) hasher.add(option);
   return hasher.finish();
@@ -74,34 +63,51 @@ CubinCache::CubinCache(std::string folder) : folder_(std::move(folder)) {}
 
 CubinCache CubinCache::standard() { return CubinCache(cache_folder() + "/cubin"); }
 
-std::string CubinCache::path_of(const CubinKey& key) const {
-  return folder_ + "/" + key.fingerprint().hex() + ".cubin";
-}
-
-std::optional<std::string> CubinCache::load(const CubinKey& key) const {
-  const std::string path = path_of(key);
+std::optional<std::string> CubinCache::load_file(const std::string& path,
+                                                 const Fingerprint& content) const {
   const auto bytes = read_entry(path);
   if (!bytes) return std::nullopt;
-  if (auto parsed = parse_entry(*bytes)) return std::move(parsed->cubin);
+  auto entry = parse_file(path, *bytes);
+  if (entry && entry->content == content) return std::move(entry->cubin);
   std::error_code ignored;
   fs::rename(path, path + ".bad", ignored);
   log_warn("{}: damaged kernel cache entry set aside as *.bad and rebuilt", path);
   return std::nullopt;
 }
 
-void CubinCache::store(const CubinKey& key, const std::string& name,
-                       const std::string& cubin) const {
+std::optional<std::string> CubinCache::load(const CubinKey& key) const {
+  const Fingerprint content = key.content();
+  const auto path_of = [&](const std::string& file) { return folder_ + "/" + file; };
+  if (!key.compiler_version.empty())
+    return load_file(path_of(CubinEntry{content, key.compiler_version, "", ""}.file_name()),
+                     content);
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
+    const std::string name = file.path().filename().string();
+    if (file.path().extension() == kExtension && name.starts_with(content.hex() + "-"))
+      files.push_back(name);
+  }
+  std::sort(files.begin(), files.end(), [](const std::string& a, const std::string& b) {
+    return version_of(a) > version_of(b);
+  });
+  for (const std::string& file : files)
+    if (auto cubin = load_file(path_of(file), content)) return cubin;
+  return std::nullopt;
+}
+
+void CubinCache::add(const CubinEntry& entry) const {
   std::error_code failed;
   fs::create_directories(folder_, failed);
-  const Fingerprint sum = checksum_of(name, cubin);
-  Header header{{}, name.size(), cubin.size(), {sum.high, sum.low}};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  AtomicFile file(folder_ + "/" + entry.file_name());
+  file.write(entry.serialize());
+  file.commit();
+}
+
+void CubinCache::store(const CubinKey& key, const std::string& name,
+                       const std::string& cubin) const {
   try {
-    AtomicFile file(path_of(key));
-    file.write(&header, sizeof header);
-    file.write(name);
-    file.write(cubin);
-    file.commit();
+    add({key.content(), key.compiler_version, name, cubin});
   } catch (const Error& error) {
     log_info("kernel cache not written: {}", error.what());
   }
@@ -111,17 +117,30 @@ std::vector<CacheEntry> CubinCache::list() const {
   std::vector<CacheEntry> entries;
   std::error_code ignored;
   for (const auto& file : fs::directory_iterator(folder_, ignored)) {
-    if (file.path().extension() != ".cubin") continue;
+    if (file.path().extension() != kExtension) continue;
     CacheEntry entry;
     entry.path = file.path().string();
     const auto bytes = read_entry(entry.path);
     entry.bytes = bytes ? bytes->size() : 0;
     if (bytes)
-      if (const auto parsed = parse_entry(*bytes)) {
+      if (const auto parsed = parse_file(entry.path, *bytes)) {
         entry.valid = true;
         entry.name = parsed->name;
       }
     entries.push_back(std::move(entry));
+  }
+  std::sort(entries.begin(), entries.end(), [](const CacheEntry& a, const CacheEntry& b) {
+    return std::tie(a.name, a.path) < std::tie(b.name, b.path);
+  });
+  return entries;
+}
+
+std::vector<CubinEntry> CubinCache::entries() const {
+  std::vector<CubinEntry> entries;
+  for (const CacheEntry& listed : list()) {
+    const auto bytes = read_entry(listed.path);
+    if (!bytes) continue;
+    if (auto entry = parse_file(listed.path, *bytes)) entries.push_back(std::move(*entry));
   }
   return entries;
 }
@@ -131,24 +150,9 @@ int CubinCache::clear() const {
   std::error_code ignored;
   for (const auto& file : fs::directory_iterator(folder_, ignored)) {
     const auto extension = file.path().extension();
-    if (extension == ".cubin" || extension == ".bad") removed += fs::remove(file.path(), ignored);
+    if (extension == kExtension || extension == ".bad") removed += fs::remove(file.path(), ignored);
   }
   return removed;
-}
-
-std::string cubin_for(const std::string& name, const std::string& source,
-                      const std::string& target) {
-  const Nvrtc& compiler = Nvrtc::instance();
-  const CubinKey key{source, target, compiler.version()};
-  const CubinCache cache = CubinCache::standard();
-  if (auto cubin = cache.load(key)) return std::move(*cubin);
-  const CompiledModule module = compiler.compile(name, source, target);
-  const ResourceReport resources = parse_resources(module.log);
-  STOF_CHECK(resources.spill_bytes == 0 && !resources.wgmma_serialized, kJit,
-             "{} for {}: rejected: {} bytes spilled, matrix instructions {}", name, target,
-             resources.spill_bytes, resources.wgmma_serialized ? "serialised" : "overlapped");
-  cache.store(key, name, module.cubin);
-  return module.cubin;
 }
 
 }  // namespace stof::jit

@@ -3,13 +3,13 @@
 //
 // The key is content only: source text, every embedded header, options, compiler version and full
 // target. An entry is written to a temporary name, synced and renamed; its header carries magic,
-// format version, length and checksum. A bad entry is set aside and rebuilt with one warning.
+// format version, lengths and checksum. A bad entry is set aside and rebuilt with one warning.
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "jit/nvrtc.h"
+#include "jit/cubin_entry.h"
 #include "stof/fingerprint.h"
 
 namespace stof::jit {
@@ -18,8 +18,9 @@ namespace stof::jit {
 struct CubinKey {
   std::string source;
   std::string target;            ///< "sm_90a"
-  std::string compiler_version;  ///< "13.0"
-  Fingerprint fingerprint() const;
+  std::string compiler_version;  ///< "13.0"; empty: whichever version is there, the newest first
+  /// Of everything but the compiler's version: embedded headers and options too.
+  Fingerprint content() const;
 };
 
 /// An entry as `stof cache ls` shows it.
@@ -45,15 +46,16 @@ class CubinCache {
   std::vector<CacheEntry> list() const;
   /// Removes every entry; returns how many.
   int clear() const;
+
+  /// All intact entries.
+  std::vector<CubinEntry> entries() const;
+  /// Stores one. Unlike store() throws Io where that fails.
+  void add(const CubinEntry& entry) const;
   const std::string& folder() const { return folder_; }
 
  private:
-  std::string path_of(const CubinKey& key) const;
+  std::optional<std::string> load_file(const std::string& path, const Fingerprint& content) const;
   std::string folder_;
 };
-
-/// From the cache, else compiled and stored. Throws as Nvrtc::compile() does.
-std::string cubin_for(const std::string& name, const std::string& source,
-                      const std::string& target);
 
 }  // namespace stof::jit

@@ -65,5 +65,29 @@ TEST(Cache, ListsVerifiesAndClearsTheEntriesOfItsFolder) {
   EXPECT_TRUE(jit::CubinCache(folder / "cubin").list().empty());
 }
 
+TEST(Cache, CarriesEntriesToAnotherMachine) {
+  const TemporaryFolder here, there;
+  const auto cache = [](const TemporaryFolder& folder, const std::string& command) {
+    return run_shell("bash", "STOF_CACHE=" + folder.path() + " \"$stof\" cache " + command);
+  };
+  const std::string file = here / "kernels.bin";
+  EXPECT_THAT(user_error(cache(here, "export " + file)), HasSubstr("no kernels to export"));
+  for (const char* source : {"a", "b"})
+    jit::CubinCache(here / "cubin").store({source, "sm_90a", "13.0"}, source, "cubin");
+  EXPECT_THAT(cache(here, "export " + file).out, HasSubstr("2 kernels"));
+  EXPECT_THAT(cache(there, "import " + file).out, HasSubstr("2 kernels imported"));
+  EXPECT_EQ(jit::CubinCache(there / "cubin").load({"b", "sm_90a", ""}), "cubin");
+
+  // A damaged file is refused whole.
+  cache(there, "clear");
+  std::fstream(file, std::ios::in | std::ios::out).seekp(-1, std::ios::end).put('x');
+  EXPECT_THAT(user_error(cache(there, "import " + file)), HasSubstr("copy it again"));
+  EXPECT_TRUE(jit::CubinCache(there / "cubin").list().empty());
+}
+
+TEST(Cache, RefusesToWarmForATargetWithoutKernels) {
+  EXPECT_THAT(user_error(run_stof({"cache", "warm", "--target", "sm_10"})), HasSubstr("sm_10"));
+}
+
 }  // namespace
 }  // namespace stof::cli

@@ -47,11 +47,34 @@ TEST_F(CubinCacheTest, GivesBackWhatWasStored) {
 
 // Case 23: each field of the key alone changes it.
 TEST_F(CubinCacheTest, KeyChangesWithEveryField) {
-  const Fingerprint base = kKey.fingerprint();
-  EXPECT_EQ(base, (CubinKey{"source", "sm_90a", "13.0"}.fingerprint()));
-  EXPECT_NE(base, (CubinKey{"source ", "sm_90a", "13.0"}.fingerprint()));
-  EXPECT_NE(base, (CubinKey{"source", "sm_90", "13.0"}.fingerprint()));
-  EXPECT_NE(base, (CubinKey{"source", "sm_90a", "13.1"}.fingerprint()));
+  const Fingerprint base = kKey.content();
+  EXPECT_EQ(base, (CubinKey{"source", "sm_90a", "13.0"}.content()));
+  EXPECT_NE(base, (CubinKey{"source ", "sm_90a", "13.0"}.content()));
+  EXPECT_NE(base, (CubinKey{"source", "sm_90", "13.0"}.content()));
+  cache().store(kKey, "kernel", "cubin");
+  EXPECT_TRUE(cache().load(kKey));
+  EXPECT_FALSE(cache().load({"source", "sm_90a", "13.1"}));
+  EXPECT_FALSE(cache().load({"source", "sm_90", "13.0"}));
+}
+
+// A machine without NVRTC knows no compiler version: what another version made will do.
+TEST_F(CubinCacheTest, WithoutACompilerTakesTheNewestVersion) {
+  const CubinKey any{"source", "sm_90a", ""};
+  EXPECT_FALSE(cache().load(any));
+  for (const char* version : {"12.9", "12.10", "9.2"})
+    cache().store({"source", "sm_90a", version}, "kernel", std::string("by ") + version);
+  cache().store({"other", "sm_90a", "13.0"}, "kernel", "of another source");
+  EXPECT_EQ(cache().load(any), "by 12.10");
+}
+
+TEST_F(CubinCacheTest, SetsAsideAnEntryUnderAnotherOnesName) {
+  cache().store(kKey, "kernel", "cubin");
+  const std::string path = cache().list()[0].path;
+  cache().store({"other", "sm_90a", "13.0"}, "kernel", "of another source");
+  for (const CacheEntry& entry : cache().list())
+    if (entry.path != path) fs::rename(entry.path, path);
+  EXPECT_FALSE(cache().load(kKey));
+  EXPECT_TRUE(file_exists(path + ".bad"));
 }
 
 // Case 25: any flipped byte is noticed, the entry set aside, and a new one can be stored.

@@ -1,27 +1,56 @@
 #include "backend/cuda/kernel_cache.h"
 
-#include <fmt/core.h>
-
+#include <map>
 #include <mutex>
-#include <unordered_map>
+#include <tuple>
 
-#include "jit/cubin_cache.h"
+#include "jit/compile.h"
 
 namespace stof::cuda {
+namespace {
+
+/// Never destroyed: at the end of the process the driver may be gone before our static objects.
+struct Store {
+  using Key = std::tuple<std::string, std::string, int>;  // name, entry, device
+  std::mutex mutex;
+  std::map<Key, Kernel> kernels;
+
+  static Store& instance() {
+    static Store& store = *new Store;
+    return store;
+  }
+};
+
+}  // namespace
+
+std::vector<const Kernel*> loaded_kernels(const std::vector<KernelSource>& sources,
+                                          const Device& device) {
+  Store& store = Store::instance();
+  const auto key = [&](const KernelSource& source) {
+    return Store::Key{source.name, source.entry, device.facts().ordinal};
+  };
+  const std::lock_guard lock(store.mutex);
+  std::vector<const KernelSource*> missing;
+  std::vector<jit::CubinRequest> requests;
+  for (const KernelSource& source : sources)
+    if (!store.kernels.contains(key(source))) {
+      missing.push_back(&source);
+      requests.push_back({source.name, source.text, device.facts().target()});
+    }
+  const std::vector<std::string> cubins = jit::cubins_for(requests);
+  for (std::size_t i = 0; i < missing.size(); ++i) {
+    const KernelSource& source = *missing[i];
+    store.kernels.emplace(key(source), Kernel(source.name, cubins[i], source.entry,
+                                              source.shared_bytes, source.early_start));
+  }
+  std::vector<const Kernel*> kernels;
+  kernels.reserve(sources.size());
+  for (const KernelSource& source : sources) kernels.push_back(&store.kernels.at(key(source)));
+  return kernels;
+}
 
 const Kernel& loaded_kernel(const KernelSource& source, const Device& device) {
-  static std::mutex mutex;
-  static std::unordered_map<std::string, Kernel> kernels;
-  const std::string key =
-      fmt::format("{}/{}@{}", source.name, source.entry, device.facts().ordinal);
-  const std::lock_guard lock(mutex);
-  const auto found = kernels.find(key);
-  if (found != kernels.end()) return found->second;
-  const std::string cubin = jit::cubin_for(source.name, source.text, device.facts().target());
-  return kernels
-      .emplace(key,
-               Kernel(source.name, cubin, source.entry, source.shared_bytes, source.early_start))
-      .first->second;
+  return *loaded_kernels({source}, device)[0];
 }
 
 }  // namespace stof::cuda

@@ -53,10 +53,10 @@ std::vector<KernelSource> RowKernels::sources(DType element, std::int64_t width)
 }
 
 RowKernels::RowKernels(const Device& device, DType element, std::int64_t width)
-    : device_(device), element_(element), width_(width) {
-  for (const KernelSource& source : sources(element, width))
-    kernels_.push_back(&loaded_kernel(source, device));
-}
+    : device_(device),
+      element_(element),
+      width_(width),
+      kernels_(loaded_kernels(sources(element, width), device)) {}
 
 const Kernel& RowKernels::kernel(RowOperator op) const {
   return *kernels_[static_cast<std::size_t>(op)];

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
-#include "backend/cuda/kernel_store.h"
+#include "backend/cuda/kernel_cache.h"
 #include "codegen/rows.h"
 
 namespace stof::cuda {

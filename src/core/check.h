@@ -25,4 +25,10 @@ template <class... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// Throws the same error once more with what was being done: "...: out of memory; in attention
+/// ...".
+[[noreturn]] inline void add_context(const Error& error, const std::string& context) {
+  throw Error(error.code(), fmt::format("{}; in {}", error.what(), context));
+}
+
 }  // namespace stof

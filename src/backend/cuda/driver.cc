@@ -87,6 +87,12 @@ void Driver::check(CUresult result, const std::string& what) const {
   cuGetErrorName(result, &name);
   cuGetErrorString(result, &text);
   constexpr CUresult kOutOfMemory = 2;
+  constexpr CUresult kFirstCaptureError = 900, kLastCaptureError = 909;
+  if (result >= kFirstCaptureError && result <= kLastCaptureError)
+    throw_error(ErrorCode::kCuda,
+                "{}: {} ({}, CUDA error {}): a CUDA graph is being captured, which takes launches "
+                "only; build plans and run once before the capture begins",
+                what, text, name, result);
   throw_error(result == kOutOfMemory ? ErrorCode::kOutOfMemory : ErrorCode::kCuda,
               "{}: {} ({}, CUDA error {})", what, text, name, result);
 }

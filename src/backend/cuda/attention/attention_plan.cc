@@ -220,7 +220,8 @@ std::vector<CandidateFacts> AttentionPlan::candidates(const AttentionProblem& pr
 }
 
 AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::Mask& mask,
-                                   const std::string& kernel, int device_ordinal, int alignment) {
+                                   const std::string& kernel, int device_ordinal,
+                                   int alignment) try {
   check_problem(problem);
   const auto start = std::chrono::steady_clock::now();
   const Device device = Device::open(device_ordinal);
@@ -257,9 +258,11 @@ AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::
   impl->facts.build_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return AttentionPlan(impl);
+} catch (const Error& error) {
+  add_context(error, "planning " + problem.describe());
 }
 
-void AttentionPlan::run(const AttentionTensors& t, void* stream) const {
+void AttentionPlan::run(const AttentionTensors& t, void* stream) const try {
   const Impl& impl = *impl_;
   const AttentionProblem& p = impl.problem;
   cpu::check_tensors(p, cpu::dense_shapes(p), t);
@@ -296,6 +299,8 @@ void AttentionPlan::run(const AttentionTensors& t, void* stream) const {
                         scale};
     launch(pass, params, t, static_cast<CUstream>(stream));
   }
+} catch (const Error& error) {
+  add_context(error, impl_->problem.describe() + ", " + impl_->facts.kernel);
 }
 
 const AttentionProblem& AttentionPlan::problem() const { return impl_->problem; }

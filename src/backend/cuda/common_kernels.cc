@@ -45,9 +45,12 @@ std::vector<jit::CubinRequest> common_kernels(const CommonKernels& wanted,
   };
   for (const DType dtype : wanted.dtypes) {
     for (const std::int64_t head_dim : wanted.head_dims)
-      for (const Candidate& candidate : attention_candidates(head_dim, dtype, gpu))
+      for (const Candidate& candidate : attention_candidates(head_dim, dtype, gpu)) {
         for (const Pass& pass : candidate.passes)
           add(pass.config.name(), codegen::emit_attention(pass.config));
+        if (candidate.rowwise)
+          add(candidate.rowwise->config.name(), codegen::emit_rowwise(candidate.rowwise->config));
+      }
     for (const std::int64_t hidden : wanted.hidden_sizes)
       for (const KernelSource& source : RowKernels::sources(dtype, hidden))
         add(source.name, source.text);

@@ -22,6 +22,7 @@ void add_bench_command(CLI::App& app, const Program& program);
 void add_doctor_command(CLI::App& app, const Program& program);
 void add_cache_command(CLI::App& app, const Program& program);
 void add_explain_command(CLI::App& app, const Program& program);
+void add_calibrate_command(CLI::App& app, const Program& program);
 void add_demo_command(CLI::App& app, const Program& program);
 void add_completion_command(CLI::App& app, const Program& program);
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "backend/cuda/attention/paper_rule.h"
 #include "commands.h"
 #include "mask_source.h"
 #include "options.h"
@@ -45,8 +46,14 @@ void explain(const Options& options) {
   const AttentionProblem problem = make_problem(options, source);
   const auto candidates = cuda::AttentionPlan::candidates(problem, *source.expression,
                                                           {options.capability, options.num_sms});
+  const cuda::PaperRule rule = cuda::paper_rule(
+      compute_stats(build_block_mask(*source.expression, source.shape, source.alignment)),
+      problem.seq_q);
+  const char* const rule_pick = rule.row_wise() ? "row-wise" : "block-wise";
   if (options.json) {
     nlohmann::ordered_json json = {{"mask", source.title}, {"problem", problem.describe()}};
+    json["paper_rule"] = {
+        {"valid_ratio", rule.valid_ratio}, {"score", rule.score()}, {"picks", rule_pick}};
     for (const auto& candidate : candidates)
       if (candidate.feasible)
         json["candidates"].push_back({{"kernel", candidate.name},
@@ -75,6 +82,8 @@ void explain(const Options& options) {
   print_out("{}", format_table(rows));
   if (!named.empty()) print_out("\nonly when named: {}\n{}", by_name_reason, format_table(named));
   if (!reasons.empty()) print_out("\ncannot run:\n{}", reasons);
+  print_out("\nthe paper's rule, not used: valid 16x16 tiles {:.3f} - {:.3f} = {:.3f}: {}\n",
+            rule.valid_ratio, rule.threshold, rule.score(), rule_pick);
 }
 
 }  // namespace

@@ -70,6 +70,7 @@ void build(CLI::App& app, Program& program) {
   add_mask_command(app, program);
   add_bench_command(app, program);
   add_explain_command(app, program);
+  add_calibrate_command(app, program);
   add_doctor_command(app, program);
   add_cache_command(app, program);
   add_demo_command(app, program);

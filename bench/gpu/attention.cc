@@ -12,6 +12,7 @@
 
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/cost_model.h"
+#include "backend/cuda/measure.h"
 #include "bench/gpu/oracle.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
@@ -146,8 +147,8 @@ void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
       const auto nan = data.count_nan();
       const auto errors = data.compare(bound, 96);
       const bool good = nan == 0 && errors.frobenius < 4e-3 && errors.lse < 1e-3;
-      const double us = bench::measure_us(
-          device, [&](cuda::CUstream stream) { plan.run(data.tensors(), stream); }, 20, 7);
+      const double us =
+          cuda::measure_us([&](cuda::CUstream stream) { plan.run(data.tensors(), stream); }, 20, 7);
       std::printf(
           "%2ld,%ld,%ld,%ld,%ld %-13s %-44s %s err %.2e lse %.1e nan %ld  %9.1f us %6.0f TF  pred "
           "%.1f plan %.1f ms\n",

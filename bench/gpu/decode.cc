@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "backend/cuda/measure.h"
 #include "bench/gpu/oracle.h"
 #include "stof/cuda_decode.h"
 #include "stof/error.h"
@@ -57,11 +58,10 @@ cuda::DeviceBuffer upload(const std::vector<T>& values) {
 }
 
 /// GB/s of a large copy on the device, read plus written.
-double measure_copy(const cuda::Device& device) {
+double measure_copy() {
   constexpr std::size_t kBytes = std::size_t{2} << 30;
   const cuda::DeviceBuffer from(kBytes, "copy source"), to(kBytes, "copy target");
-  const double us = bench::measure_us(
-      device,
+  const double us = cuda::measure_us(
       [&](cuda::CUstream stream) {
         driver().check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), kBytes, stream),
                        "copying");
@@ -152,8 +152,8 @@ void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::
                 .frobenius;
   const bool good = nan == 0 && error < 4e-3;
   std::size_t turn = 0;
-  const double us = bench::measure_us(
-      device, [&](cuda::CUstream stream) { plan.run(tensors[turn++ % tensors.size()], stream); },
+  const double us = cuda::measure_us(
+      [&](cuda::CUstream stream) { plan.run(tensors[turn++ % tensors.size()], stream); },
       std::max(16, copies), 9);
   const double gb_s = bytes / us * 1e-3, share = gb_s / copy_gb_s;
   std::printf(
@@ -185,7 +185,7 @@ int main(int argc, char** argv) {
       only.emplace_back(argv[i]);
   }
   const cuda::Device device = cuda::Device::open();
-  const double copy_gb_s = measure_copy(device);
+  const double copy_gb_s = measure_copy();
   std::printf("%s, %d SMs, copy %.0f GB/s\n", device.facts().name.c_str(), device.facts().num_sms,
               copy_gb_s);
   for (const Case& c : kCases) {

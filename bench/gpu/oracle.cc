@@ -224,40 +224,4 @@ DeviceTensors::Errors DeviceTensors::compare(const mask::Mask& mask, int num_row
   return errors;
 }
 
-double measure_us(const cuda::Device&, const std::function<void(cuda::CUstream)>& call, int calls,
-                  int repeats) {
-  const cuda::Driver& d = driver();
-  cuda::CUstream stream = nullptr;
-  d.check(d.cuStreamCreate(&stream, 1), "creating a stream");
-  call(stream);
-  d.check(d.cuStreamSynchronize(stream), "warming up");
-  d.check(d.cuStreamBeginCapture(stream, 0), "capturing");
-  for (int i = 0; i < calls; ++i) call(stream);
-  cuda::CUgraph graph = nullptr;
-  cuda::CUgraphExec executable = nullptr;
-  d.check(d.cuStreamEndCapture(stream, &graph), "ending capture");
-  d.check(d.cuGraphInstantiate(&executable, graph, 0), "instantiating the graph");
-  cuda::CUevent begin = nullptr, end = nullptr;
-  d.check(d.cuEventCreate(&begin, 0), "creating an event");
-  d.check(d.cuEventCreate(&end, 0), "creating an event");
-  d.check(d.cuGraphLaunch(executable, stream), "replaying");
-  std::vector<float> times;
-  for (int i = 0; i < repeats; ++i) {
-    d.check(d.cuEventRecord(begin, stream), "recording");
-    d.check(d.cuGraphLaunch(executable, stream), "replaying");
-    d.check(d.cuEventRecord(end, stream), "recording");
-    d.check(d.cuEventSynchronize(end), "waiting");
-    float ms = 0;
-    d.check(d.cuEventElapsedTime(&ms, begin, end), "reading time");
-    times.push_back(ms * 1000 / static_cast<float>(calls));
-  }
-  std::sort(times.begin(), times.end());
-  d.cuEventDestroy(begin);
-  d.cuEventDestroy(end);
-  d.cuGraphExecDestroy(executable);
-  d.cuGraphDestroy(graph);
-  d.cuStreamDestroy(stream);
-  return times[times.size() / 2];
-}
-
 }  // namespace stof::bench

@@ -2,7 +2,6 @@
 // An independent check of GPU attention: plain double-precision rows, random inputs, NaN counting.
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,9 +35,5 @@ class DeviceTensors {
   cuda::DeviceBuffer q_, k_, v_, out_, lse_;
   AttentionTensors tensors_;
 };
-
-/// Median microseconds of one call, from a graph of `calls` calls replayed `repeats` times.
-double measure_us(const cuda::Device& device, const std::function<void(cuda::CUstream)>& call,
-                  int calls, int repeats);
 
 }  // namespace stof::bench

@@ -40,6 +40,19 @@ TEST(Explain, SaysWhichKernelsCannotRunAndWhy) {
             "needs compute capability 9.0, the GPU has 8.9");
 }
 
+TEST(Explain, ShowsThePapersRuleBeside) {
+  const auto json = nlohmann::json::parse(
+      run_stof({"explain", "attention", "chunked(16)", "--seq", "1024", "--json"}).out);
+  EXPECT_EQ(json.at("paper_rule").at("picks"), "row-wise");
+  EXPECT_NEAR(json.at("paper_rule").at("valid_ratio").get<double>(), 1.0 / 64, 1e-9);
+  EXPECT_THAT(run_stof({"explain", "attention", "causal", "--seq", "1024"}).out,
+              HasSubstr("the paper's rule, not used: valid 16x16 tiles 0.508"));
+}
+
+TEST(Calibrate, NeedsAGpu) {
+  EXPECT_THAT(user_error(run_stof({"calibrate"})), HasSubstr("NVIDIA driver"));
+}
+
 TEST(Explain, RefusesWhatNoKernelTakes) {
   EXPECT_THAT(
       user_error(run_stof({"explain", "attention", "causal", "--seq", "64", "--head-dim", "12"})),

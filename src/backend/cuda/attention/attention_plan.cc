@@ -226,7 +226,7 @@ AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::
   const auto start = std::chrono::steady_clock::now();
   const Device device = Device::open(device_ordinal);
   const KernelTarget target{device.facts().major * 10 + device.facts().minor,
-                            device.facts().num_sms, alignment};
+                            device.facts().num_sms, alignment, device.facts().name};
   const auto candidates = enumerate_candidates(problem, mask, target, !kernel.empty());
   STOF_CHECK(!candidates.empty(), kUnsupported, "{}: no kernel can run {}{}", device.facts().name,
              problem.describe(), reasons(infeasible_families(problem, target)));

@@ -29,9 +29,9 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
     if (hopper && step > 1 &&
         !(tiles_fit(problem.seq_q / step, 64) && tiles_fit(problem.seq_kv / step, config.tile_kv)))
       continue;
-    passes.push_back({config, blocks, step,
-                      predict_us(make_workload(problem, *blocks, config, target),
-                                 unit_costs(config, target.compute_capability))});
+    passes.push_back(
+        {config, blocks, step,
+         predict_us(make_workload(problem, *blocks, config, target), unit_costs(config, target))});
   }
   return passes;
 }

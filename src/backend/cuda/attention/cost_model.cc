@@ -115,7 +115,7 @@ std::vector<std::vector<TileCounts>> count_tiles(const mask::BlockMask& mask, st
 Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
                        const codegen::AttentionConfig& config, const KernelTarget& target) {
   const auto counts = count_tiles(mask, config.query_rows(), config.tile_kv);
-  const UnitCosts costs = unit_costs(config, target.compute_capability);
+  const UnitCosts costs = unit_costs(config, target);
   Workload work;
   const std::int64_t pack = config.heads_per_record();
   double longest = -1;
@@ -135,32 +135,23 @@ Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& m
   return work;
 }
 
-UnitCosts unit_costs(const codegen::AttentionConfig& config, int compute_capability) {
+UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target) {
+  const Calibration& calibration = Calibration::of_gpu(target.gpu);
+  const double merge_ns = config.merge ? kMergeItemNs : 0;
+  if (const CalibratedKernel* same = calibration.find(config))
+    return {same->costs.full_ns, same->costs.partial_ns, same->costs.item_ns + merge_ns,
+            same->costs.launch_ns};
   if (config.family == codegen::KernelFamily::kSm80)
-    return sm80_unit_costs(config, compute_capability);
-  const std::vector<CalibratedConfig>& table = calibrated_configs();
+    return sm80_unit_costs(config, target.compute_capability);
+  const CalibratedKernel& like = *calibration.nearest(config);
   const auto work = [](int rows, int tile_kv, int head_dims) {
     return 1.0 * rows * tile_kv * head_dims;
   };
-  const int rows = config.query_rows() * config.heads_per_record();
-  const double mine = work(rows, config.tile_kv, config.head_dim_qk + config.head_dim_v);
-  const CalibratedConfig* nearest = nullptr;
-  double best = 0;
-  for (const CalibratedConfig& entry : table) {
-    const double same =
-        (entry.warpgroups == config.warpgroups) + (entry.tile_kv == config.tile_kv) +
-        (entry.pack_heads == config.pack_heads) + (entry.ping_pong == config.ping_pong);
-    const double ratio = mine / work(entry.rows, entry.tile_kv, 2 * entry.head_dim);
-    const double score = same - 4 * std::abs(ratio - 1);
-    if (nearest == nullptr || score > best) {
-      nearest = &entry;
-      best = score;
-    }
-  }
-  const double ratio = mine / work(nearest->rows, nearest->tile_kv, 2 * nearest->head_dim);
-  return {nearest->costs.full_ns * ratio, nearest->costs.partial_ns * ratio,
-          nearest->costs.item_ns * std::max(1.0, ratio) + (config.merge ? kMergeItemNs : 0),
-          nearest->costs.launch_ns};
+  const double ratio = work(config.query_rows() * config.heads_per_record(), config.tile_kv,
+                            config.head_dim_qk + config.head_dim_v) /
+                       work(like.rows, like.tile_kv, 2 * like.head_dim);
+  return {like.costs.full_ns * ratio, like.costs.partial_ns * ratio,
+          like.costs.item_ns * std::max(1.0, ratio) + merge_ns, like.costs.launch_ns};
 }
 
 double predict_us(const Workload& work, const UnitCosts& costs) {

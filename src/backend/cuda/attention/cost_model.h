@@ -39,9 +39,10 @@ struct UnitCosts {
   double item_ns = 0;     ///< a query tile's start and end
   double launch_ns = 0;   ///< the launch, and the first tile's latency
 };
-/// sm90: measured costs where the configuration was calibrated, else scaled by operations from the
-/// nearest calibrated one. sm80: guessed from operations (cost_model_sm80.cc).
-UnitCosts unit_costs(const codegen::AttentionConfig& config, int compute_capability);
+/// Measured costs where the configuration was calibrated on the target's GPU (else the H200).
+/// Others are, for sm90, scaled by operations from the nearest calibrated one and, for sm80,
+/// guessed from operations (cost_model_sm80.cc).
+UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target);
 UnitCosts sm80_unit_costs(const codegen::AttentionConfig& config, int compute_capability);
 
 /// Reading back and mixing the stored rows of an item, measured on the strided mask.

@@ -1,0 +1,33 @@
+// Measures the unit costs of attention kernels (stof calibrate) as a benchmark.
+//   bench_gpu_calibrate [--json FILE]
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "backend/cuda/attention/calibrate.h"
+
+int main(int argc, char** argv) {
+  using namespace stof;
+  std::FILE* json = nullptr;
+  for (int i = 1; i + 1 < argc; ++i)
+    if (std::strcmp(argv[i], "--json") == 0) json = std::fopen(argv[i + 1], "a");
+  int code = 0;
+  try {
+    const auto measured = cuda::calibrate(cuda::Device::open(), {64, 128}, {});
+    for (const cuda::CalibratedKernel& kernel : measured.kernels)
+      std::printf("%-56s full %6.0f ns, partial %6.0f, item %6.0f, launch %6.0f\n",
+                  kernel.kernel.c_str(), kernel.costs.full_ns, kernel.costs.partial_ns,
+                  kernel.costs.item_ns, kernel.costs.launch_ns);
+    // One line a kernel, in the words of the profile.
+    const auto profile = nlohmann::ordered_json::parse(measured.to_json());
+    for (const auto& kernel : profile.at("kernels"))
+      if (json != nullptr) std::fprintf(json, "%s\n", kernel.dump().c_str());
+  } catch (const std::exception& error) {
+    std::printf("BAD: %s\n", error.what());
+    code = 1;
+  }
+  if (json != nullptr) std::fclose(json);
+  return code;
+}

@@ -40,11 +40,9 @@ template <int kRegisters>
 __device__ __forceinline__ bool softmax_step(float (&scores)[kRegisters], SoftmaxState& state,
                                              float (&alpha)[2], float scale_log2) {
   constexpr float kLazyLimit = 8.0f;
-  // Even and odd columns by themselves: shorter chains of dependent instructions.
-  float pair[4] = {scores[0], scores[1], scores[2], scores[3]};
+  float top[2] = {scores[0], scores[2]};
 #pragma unroll
-  for (int i = 4; i < kRegisters; ++i) pair[i & 3] = fmaxf(pair[i & 3], scores[i]);
-  const float top[2] = {fmaxf(pair[0], pair[1]), fmaxf(pair[2], pair[3])};
+  for (int i = 0; i < kRegisters; ++i) top[(i >> 1) & 1] = fmaxf(top[(i >> 1) & 1], scores[i]);
 
   // A quad's lanes decide together; the vote over thread maxima is cheaper than two shuffles and
   // errs only on the side of looking closer. -inf - -inf is NaN, which never asks for a rescale.
@@ -65,14 +63,11 @@ __device__ __forceinline__ bool softmax_step(float (&scores)[kRegisters], Softma
 #pragma unroll
   for (int r = 0; r < 2; ++r)
     offset[r] = state.m[r] == -ptx::infinity() ? 0.0f : state.m[r] * scale_log2;
-  float sum[4] = {state.l[0], 0.0f, state.l[1], 0.0f};
 #pragma unroll
   for (int i = 0; i < kRegisters; ++i) {
     scores[i] = ptx::exp2(scores[i] * scale_log2 - offset[(i >> 1) & 1]);
-    sum[i & 3] += scores[i];
+    state.l[(i >> 1) & 1] += scores[i];
   }
-  state.l[0] = sum[0] + sum[1];
-  state.l[1] = sum[2] + sum[3];
   return rescale;
 }
 

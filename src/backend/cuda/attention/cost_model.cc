@@ -160,9 +160,10 @@ double predict_us(const Workload& work, const UnitCosts& costs) {
   const double longest = cost_of(work.longest, costs);
   const double mean_item = work.items > 0 ? total / work.items : 0;
   const double share = total / work.num_blocks;
-  // Items that are all alike fill whole waves, and the last wave is cut so that it fills too.
-  const bool alike = longest < 1.2 * mean_item;
-  if (alike) {
+  // A few items that are all alike fill whole waves, and the last wave may be cut so that it fills
+  // too. With more of them the waves blur.
+  constexpr double kFewWaves = 4;
+  if (longest < 1.2 * mean_item && work.items < kFewWaves * work.num_blocks) {
     const auto items = static_cast<std::int64_t>(work.items);
     const std::int64_t rest = items % work.num_blocks;
     const double tiles = (work.full + work.partial) / std::max(work.items, 1.0);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <random>
 
 #include "backend/cuda/attention/candidates.h"
@@ -16,6 +17,7 @@
 #include "bench/gpu/oracle.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
+#include "tests/gpu/compile_ahead.h"
 
 namespace {
 
@@ -122,6 +124,27 @@ bool is_wanted(const cuda::Candidate& candidate, const std::string& mask,
   return candidate.by_name_only.empty() || mask == "dense" || mask == "causal";
 }
 
+/// Compiles on all cores what a shape's masks need: these have every tiling, order and pass.
+void compile_shape(const cuda::Device& device, const AttentionProblem& problem,
+                   const std::vector<std::pair<std::string, mask::Mask>>& masks,
+                   const std::string& kernel_part) {
+  const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,
+                                  device.facts().num_sms, 16};
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, expression] : masks) {
+    if (name != "causal" && name != "strided") continue;
+    for (const auto& candidate : cuda::enumerate_candidates(problem, expression, target)) {
+      if (!is_wanted(candidate, name, kernel_part)) continue;
+      for (const cuda::Pass& pass : candidate.passes)
+        texts.emplace(pass.config.name(), codegen::emit_attention(pass.config));
+      if (candidate.rowwise)
+        texts.emplace(candidate.rowwise->config.name(),
+                      codegen::emit_rowwise(candidate.rowwise->config));
+    }
+  }
+  check::compile_ahead(texts, device.facts().target());
+}
+
 void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
               const AttentionProblem& problem, const std::string& name,
               const mask::Mask& expression, const std::string& kernel_part, std::FILE* json) {
@@ -168,7 +191,10 @@ void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
                      candidate.passes.size(), work.full, work.partial, work.items, work.num_blocks,
                      work.longest.full, work.longest.partial);
     } catch (const Error& error) {
-      std::printf("%s %s: %s\n", name.c_str(), kernel.c_str(), error.what());
+      std::printf("BAD %s %s: %s\n", name.c_str(), kernel.c_str(), error.what());
+      if (json != nullptr)
+        std::fprintf(json, "{\"mask\":\"%s\",\"kernel\":\"%s\",\"good\":false}\n", name.c_str(),
+                     kernel.c_str());
     }
     std::fflush(stdout);
   }
@@ -198,7 +224,9 @@ int main(int argc, char** argv) {
     problem.dtype = DType::kBFloat16;
     problem.return_lse = true;
     const bench::DeviceTensors data(problem, device);
-    for (const auto& [name, expression] : grid_masks(s.seq))
+    const auto masks = grid_masks(s.seq);
+    compile_shape(device, problem, masks, kernel_part);
+    for (const auto& [name, expression] : masks)
       if (only.empty() || std::find(only.begin(), only.end(), name) != only.end())
         run_case(device, data, problem, name, expression, kernel_part, json);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What of a GPU this machine has: driver, devices, run-time compiler.
+// What of a GPU this machine has: driver, devices, run-time compiler, matrix library.
 
 #include <cstdint>
 #include <string>
@@ -21,9 +21,11 @@ struct GpuInfo {
   std::vector<GpuDevice> devices;
   std::string compiler_library;  ///< path of libnvrtc
   std::string compiler_version;
+  std::string blas_library;  ///< path of libcublasLt, which GPU encoders need; not opened
   std::string problem;
 
-  /// "NVIDIA H200 (sm_90, 132 SMs, 140 GiB), driver for CUDA 13.0, NVRTC 13.0" or what is missing.
+  /// "NVIDIA H200 (sm_90, 132 SMs, 140 GiB), driver for CUDA 13.0, NVRTC 13.0, cuBLASLt" or what is
+  /// missing.
   std::string describe() const;
   std::string to_json() const;
 };

@@ -90,6 +90,13 @@ DynamicLibrary DynamicLibrary::open(const std::vector<std::string>& names) {
               fmt::join(names, " or "), fmt::join(folders, ", "));
 }
 
+std::string DynamicLibrary::locate(const std::vector<std::string>& names) {
+  for (const auto& folder : search_folders())
+    for (const auto& name : names)
+      if (const std::string path = folder + "/" + name; file_exists(path)) return path;
+  return "";
+}
+
 bool DynamicLibrary::load_neighbour(const std::string& name) const {
   const fs::path path = fs::path(path_).parent_path() / name;
   return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;

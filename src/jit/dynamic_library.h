@@ -15,6 +15,10 @@ class DynamicLibrary {
   /// NotFound listing what was tried.
   static DynamicLibrary open(const std::vector<std::string>& names);
 
+  /// Path of the first of these files in the folders that open() tries; empty where there is none.
+  /// Loads nothing, and does not ask the system's loader.
+  static std::string locate(const std::vector<std::string>& names);
+
   /// Loads a library of the same folder, so that this one finds it when it opens it by bare name.
   /// False where the folder has none: the system's search may still find it.
   bool load_neighbour(const std::string& name) const;

@@ -103,6 +103,13 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertEqual(set(self.results()), {"attention", "memcheck_attention", "racecheck_attention"})
 
+    def test_counts_no_failure_where_the_sanitizer_cannot_work(self):
+        self.program("attention_gpu_check", GOOD_CHECK)
+        self.program("sanitizer", "echo Error: Device not supported; exit 1")
+        code, output = self.run_script("--sanitizer", str(self.bin / "sanitizer"))
+        self.assertEqual(code, 0, output)
+        self.assertEqual(self.results()["memcheck_attention"]["result"], "not possible on this machine")
+
     def test_refuses_programs_of_other_sources_and_a_machine_without_gpu(self):
         self.program("a_gpu_check", GOOD_CHECK)
         self.environment["PATH"] = str(self.bin)

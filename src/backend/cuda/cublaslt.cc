@@ -75,9 +75,11 @@ const char* epilogue_text(Epilogue epilogue) {
   return "";
 }
 
+const std::vector<std::string> kLibraryNames = {"libcublasLt.so.13", "libcublasLt.so.12"};
+
 jit::DynamicLibrary open_library() {
   try {
-    return jit::DynamicLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12"});
+    return jit::DynamicLibrary::open(kLibraryNames);
   } catch (const Error& error) {
     throw_error(ErrorCode::kNotFound,
                 "cuBLASLt, which GPU encoders multiply matrices with, is missing: install a CUDA "
@@ -87,6 +89,8 @@ jit::DynamicLibrary open_library() {
 }
 
 }  // namespace
+
+std::string locate_cublaslt() { return jit::DynamicLibrary::locate(kLibraryNames); }
 
 /// The library and a handle of the current context.
 class CublasLt {

@@ -30,6 +30,10 @@ struct GemmShape {
   std::string describe() const;
 };
 
+/// Path of the library that would be opened, found without loading its hundreds of megabytes; empty
+/// where the usual folders have none (the system's loader may still).
+std::string locate_cublaslt();
+
 class CublasLt;
 
 /// A product with its algorithm chosen and its bias bound. Immutable; run() may be called from

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backend/cuda/cublaslt.h"
 #include "backend/cuda/device.h"
 #include "core/check.h"
 #include "core/text.h"
@@ -42,6 +43,7 @@ GpuInfo gpu_info() {
   } catch (const Error&) {
     // Reported by describe(); cached kernels run without it.
   }
+  info.blas_library = cuda::locate_cublaslt();
   return info;
 }
 
@@ -53,14 +55,18 @@ std::string GpuInfo::describe() const {
                         human_bytes(static_cast<std::uint64_t>(device.memory_bytes)));
   if (!driver_version.empty()) text += ", driver for CUDA " + driver_version;
   text += compiler_version.empty() ? ", no NVRTC" : ", NVRTC " + compiler_version;
+  text += blas_library.empty() ? ", no cuBLASLt" : ", cuBLASLt";
   return text;
 }
 
 std::string GpuInfo::to_json() const {
-  nlohmann::ordered_json json = {
-      {"driver_library", driver_library},     {"driver_version", driver_version},
-      {"devices", nlohmann::json::array()},   {"compiler_library", compiler_library},
-      {"compiler_version", compiler_version}, {"problem", problem}};
+  nlohmann::ordered_json json = {{"driver_library", driver_library},
+                                 {"driver_version", driver_version},
+                                 {"devices", nlohmann::json::array()},
+                                 {"compiler_library", compiler_library},
+                                 {"compiler_version", compiler_version},
+                                 {"blas_library", blas_library},
+                                 {"problem", problem}};
   for (const GpuDevice& device : devices)
     json["devices"].push_back(
         {{"name", device.name},

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
+
+#include "backend/cuda/attention/candidates.h"
+#include "jit/compile.h"
 
 namespace stof::model {
 namespace {
@@ -9,6 +13,17 @@ namespace {
 /// Attention plans kept. A text's plan holds tens of KiB of device memory; every length up to 512
 /// under a few masks fits.
 constexpr std::size_t kMaxPlans = 2048;
+
+AttentionProblem problem_of(const BertConfig& config, DType dtype, std::int64_t texts,
+                            std::int64_t tokens) {
+  AttentionProblem problem;
+  problem.batch = texts;
+  problem.num_heads_q = problem.num_heads_kv = config.num_heads;
+  problem.seq_q = problem.seq_kv = tokens;
+  problem.head_dim_qk = problem.head_dim_v = config.head_dim();
+  problem.dtype = dtype;
+  return problem;
+}
 
 cuda::Epilogue intermediate_epilogue(cpu::Activation activation) {
   switch (activation) {
@@ -33,6 +48,28 @@ BatchPlans::BatchPlans(const cuda::Device& device, const DeviceWeights& weights,
       dtype_(dtype),
       planner_(device) {}
 
+void BatchPlans::compile_ahead(const cuda::Device& device, const BertConfig& config, DType dtype) {
+  const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,
+                                  device.facts().num_sms};
+  std::map<std::string, std::string> sources;
+  for (const std::int64_t tokens : {16, 64, 256, 512}) {
+    const AttentionProblem problem = problem_of(config, dtype, 32, tokens);
+    constexpr bool kByName = false;
+    for (const mask::Mask& mask : {mask::all(), mask::window(16, 16)})
+      for (const auto& candidate : enumerate_candidates(problem, mask, target, kByName)) {
+        for (const cuda::Pass& pass : candidate.passes)
+          sources.emplace(pass.config.name(), codegen::emit_attention(pass.config));
+        if (candidate.rowwise)
+          sources.emplace(candidate.rowwise->config.name(),
+                          codegen::emit_rowwise(candidate.rowwise->config));
+      }
+  }
+  std::vector<jit::CubinRequest> requests;
+  for (const auto& [name, source] : sources)
+    requests.push_back({name, source, device.facts().target()});
+  jit::cubins_for(requests);
+}
+
 std::vector<TextGroup> BatchPlans::groups(const PackedTexts& texts, const mask::Mask& mask) {
   std::vector<TextGroup> groups;
   for (std::size_t i = 0; i + 1 < texts.offsets.size(); ++i) {
@@ -48,12 +85,7 @@ std::vector<TextGroup> BatchPlans::groups(const PackedTexts& texts, const mask::
     const PlanKey key{mask_fingerprint, group.count, group.length};
     auto found = plans_.find(key);
     if (found == plans_.end()) {
-      AttentionProblem problem;
-      problem.batch = group.count;
-      problem.num_heads_q = problem.num_heads_kv = config_.num_heads;
-      problem.seq_q = problem.seq_kv = group.length;
-      problem.head_dim_qk = problem.head_dim_v = config_.head_dim();
-      problem.dtype = dtype_;
+      const AttentionProblem problem = problem_of(config_, dtype_, group.count, group.length);
       found = plans_.emplace(key, cuda::AttentionPlan::build(problem, mask, "", device_)).first;
     }
     group.plan = &found->second;

@@ -31,6 +31,10 @@ class BatchPlans {
   BatchPlans(const cuda::Device& device, const DeviceWeights& weights, const BertConfig& config,
              DType dtype);
 
+  /// Compiles every attention kernel that a text of any length may pick, unless it is cached, all
+  /// at once. Masks with strided parts may need others, compiled when they come.
+  static void compile_ahead(const cuda::Device& device, const BertConfig& config, DType dtype);
+
   /// The pointers hold until the next call.
   std::vector<TextGroup> groups(const PackedTexts& texts, const mask::Mask& mask);
 

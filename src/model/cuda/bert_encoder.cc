@@ -76,7 +76,8 @@ struct CudaBertEncoder::Impl {
         weights(upload_weights(checkpoint, c, dtype)),
         plans(device, weights, config, dtype),
         workspace(cuda::GemmPlanner::kWorkspaceBytes, "cuBLASLt's workspace") {
-    // Compiles attention now, so that a missing compiler is known before the first text.
+    // Now, so that a missing compiler is known before the first text.
+    BatchPlans::compile_ahead(device, config, dtype);
     PackedTexts text;
     text.add(std::vector<std::int32_t>(
         static_cast<std::size_t>(std::min<std::int64_t>(64, config.max_positions))));

@@ -62,7 +62,7 @@ void DecodePlan::Impl::upload_lists(const mask::Mask& mask) {
 namespace {
 
 std::shared_ptr<DecodePlan::Impl> build_impl(const DecodeProblem& problem, const mask::Mask* mask,
-                                             int device_ordinal) {
+                                             int device_ordinal) try {
   problem.validate();
   const auto start = std::chrono::steady_clock::now();
   auto impl = std::make_shared<DecodePlan::Impl>();
@@ -96,6 +96,8 @@ std::shared_ptr<DecodePlan::Impl> build_impl(const DecodeProblem& problem, const
   impl->facts.build_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return impl;
+} catch (const Error& error) {
+  add_context(error, "planning " + problem.describe());
 }
 
 }  // namespace
@@ -112,7 +114,7 @@ DecodePlan DecodePlan::build(const DecodeProblem& problem, const mask::Mask& mas
   return DecodePlan(build_impl(problem, &mask, device));
 }
 
-void DecodePlan::run(const DecodeTensors& t, void* stream) const {
+void DecodePlan::run(const DecodeTensors& t, void* stream) const try {
   const Impl& impl = *impl_;
   const DecodeProblem& p = impl.problem;
   check_decode_tensors(p, t);
@@ -157,6 +159,8 @@ void DecodePlan::run(const DecodeTensors& t, void* stream) const {
                       arguments);
   impl.combine->launch(static_cast<unsigned>(p.batch * p.num_heads_q * p.seq_q),
                        codegen::kDecodeCombineThreads, static_cast<CUstream>(stream), arguments);
+} catch (const Error& error) {
+  add_context(error, impl_->problem.describe() + ", " + impl_->facts.kernel);
 }
 
 const DecodeProblem& DecodePlan::problem() const { return impl_->problem; }

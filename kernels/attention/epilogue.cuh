@@ -1,7 +1,7 @@
 #pragma once
 // Normalise and store one warpgroup's 64 rows.
 
-#include "attention/records.cuh"
+#include "attention/rows.cuh"
 #include "attention/softmax.cuh"
 
 namespace stof {
@@ -58,23 +58,25 @@ class OutputRows {
  public:
   /// first_column: of the accumulators, where warpgroups divide the columns.
   __device__ __forceinline__ void locate(const AttentionParams& params, const WorkRecord& record,
-                                         int warpgroup, int first_column = 0) {
+                                         const Sequence& sequence, int warpgroup,
+                                         int first_column = 0) {
     first_column_ = first_column;
-    const int thread = static_cast<int>(threadIdx.x) & 127;
-    const i32 head = record.head + (D::kPackHeads ? warpgroup : 0);
-    const i32 first = record.q_row + (D::kPackHeads ? 0 : 64 * warpgroup) + 16 * (thread >> 5) +
-                      ((thread & 31) >> 2);
+    const ThreadRows<D> rows(record, warpgroup);
+    const i32 batch = D::kVarlen ? 0 : record.batch;
+    if constexpr (D::kSink) {
+      constexpr float kLog2e = 1.44269504088896f;
+      sink2_ = params.sink[rows.head * params.sink_stride] * kLog2e;
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const i32 position = first + 8 * r;
-      inside_[r] = position < params.seq_q;
-      const i32 residue = position / params.residue_rows_q;
-      const i32 row = (position - residue * params.residue_rows_q) * params.step + residue;
-      const i64 lse_row = (static_cast<i64>(record.batch) * params.num_heads_q + head) * params.seq_q + row;
+      inside_[r] = rows.position[r] < sequence.seq_q;
+      const i32 row = sequence.q_begin + query_token<D>(params, rows.position[r]);
+      const i64 lse_row =
+          (static_cast<i64>(batch) * params.num_heads_q + rows.head) * params.seq_q + row;
       const bool has_lse = params.lse != nullptr && inside_[r] && first_column == 0;
       lse_[r] = has_lse ? params.lse + lse_row : nullptr;
-      out_[r] = static_cast<unsigned short*>(params.out) + record.batch * params.out_batch_stride +
-                head * params.out_head_stride + row * params.out_row_stride + first_column;
+      out_[r] = static_cast<unsigned short*>(params.out) + batch * params.out_batch_stride +
+                rows.head * params.out_head_stride + row * params.out_row_stride + first_column;
     }
   }
 
@@ -113,6 +115,13 @@ class OutputRows {
         const MergeWeights weights = merge_weights(stored_lse2_[r], lse2, &lse2);
         fresh[r] *= weights.fresh;
         stored[r] = weights.stored;
+      }
+      if constexpr (D::kSink) {  // a state of its own with value 0; rows that see nothing stay so
+        if (lse2 != -ptx::infinity()) {
+          const float share = merge_weights(lse2, sink2_, &lse2).stored;
+          fresh[r] *= share;
+          stored[r] *= share;
+        }
       }
       if (lse_[r] != nullptr && lane_in_quad() == 0) *lse_[r] = lse2 * kLn2;
     }
@@ -175,6 +184,7 @@ class OutputRows {
   unsigned short* out_[2];
   float* lse_[2];  // null: not wanted, not this thread's, or the row is past the end
   bool inside_[2];
+  float sink2_ = 0.0f;  // in log2 units
   float stored_lse2_[2];
   uint4 stored_[2][kWide > 0 ? kWide : 1];
   u32 stored_narrow_[2][kNarrow > 0 ? kNarrow : 1];

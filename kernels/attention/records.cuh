@@ -37,6 +37,15 @@ struct SplitPart {
   i32 count;
 };
 
+/// One batch entry as kernels see it. In a packed batch (Config::kVarlen) its rows lie among those of
+/// others: q, out and lse from q_begin on, k and v from kv_begin on; elsewhere both are 0.
+struct alignas(16) Sequence {
+  i32 q_begin;
+  i32 seq_q;
+  i32 kv_begin;
+  i32 position_offset;  // of ALiBi: distance is key - query - position_offset
+};
+
 /// Arguments of a forward attention kernel.
 struct AttentionParams {
   const WorkRecord* records;      // [num_records], dearest first
@@ -56,7 +65,7 @@ struct AttentionParams {
   i32 num_records;
   i32 num_heads_q;
   i32 heads_per_group;            // query heads per key/value head
-  i32 seq_q;
+  i32 seq_q;                      // with Config::kVarlen the rows of all sequences
   // Residue order of stride step (1: natural order): position p is token (p % n) * step + p / n,
   // where n is the number of rows in a residue. Records and tiles count positions.
   i32 step;
@@ -65,8 +74,21 @@ struct AttentionParams {
   float scale_log2;               // softmax scale * log2(e); > 0
   float softcap;                  // read by variants with Config::kSoftcap
   float scale;                    // softmax scale, likewise
+  // Read by variants with kVarlen, kAlibi, kSink and kBias; null elsewhere. Strides in elements.
+  const Sequence* sequences;      // [batch]
+  const float* alibi_slopes;      // [num_heads_q]
+  const float* sink;              // [num_heads_q]
+  const float* bias;              // [batch, num_heads_q, seq_q, seq_kv], any strides, 0 included
+  i64 alibi_stride;
+  i64 sink_stride;
+  i64 bias_strides[4];
+  i32 seq_kv;
+  i32 position_offset;            // see Sequence
+  i32 bias_pairs;                 // bias may be read two keys at a time: unit last stride, natural
+                                  // order, every even key at an address divisible by 8
+  i32 zero;                       // 0, which the compiler does not know; see scores.cuh
 };
-static_assert(sizeof(AttentionParams) == 144, "attention_plan.cc asserts the same");
+static_assert(sizeof(AttentionParams) == 240, "attention_plan.cc asserts the same");
 static_assert(sizeof(WorkRecord) == 32, "device_plan.h asserts the same");
 
 }  // namespace stof

@@ -58,6 +58,14 @@ struct Float16 {
   }
 };
 
+__device__ __forceinline__ i32 bits_of(float x) { return __float_as_int(x); }
+
+/// x, computed here: the compiler knows nothing of the result and moves it nowhere.
+__device__ __forceinline__ float opaque(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
+
 __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 
 }  // namespace stof::ptx

@@ -34,17 +34,28 @@ int AttentionConfig::shared_bytes() const {
   const int query = query_stages * warpgroups * 64 * 128 * chunks(head_dim_qk);
   const int ring =
       stages * (tile_kv * 128 * (chunks(head_dim_qk) + chunks(head_dim_v)) + payload_bytes());
-  return query + ring + 32 * query_stages + 8 * (2 * query_stages + 4 * stages);
+  const int items = (varlen ? 64 : 32) * query_stages;
+  const int key_tokens = needs_keys() ? 8 * stages : 0;
+  return query + ring + items + key_tokens + 8 * (2 * query_stages + 4 * stages);
 }
 
 std::string AttentionConfig::name() const {
   if (family == KernelFamily::kSm80) return sm80_name(*this);
-  return fmt::format("sm90_{}_qk{}_v{}_w{}_kv{}_s{}q{}_b{}r{}{}{}{}{}{}",
-                     element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
-                     warpgroups, tile_kv, stages, query_stages, blocks_per_sm, consumer_registers,
-                     query_in_registers ? "_qreg" : "", pack_heads ? "_packed" : "",
-                     ping_pong ? "_pingpong" : "", softcap ? "_softcap" : "",
-                     merge ? "_merge" : "");
+  std::string text =
+      fmt::format("sm90_{}_qk{}_v{}_w{}_kv{}_s{}q{}_b{}r{}",
+                  element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
+                  warpgroups, tile_kv, stages, query_stages, blocks_per_sm, consumer_registers);
+  for (const auto& [flag, suffix] : {std::pair{query_in_registers, "_qreg"},
+                                     {pack_heads, "_packed"},
+                                     {ping_pong, "_pingpong"},
+                                     {softcap, "_softcap"},
+                                     {alibi, "_alibi"},
+                                     {bias, "_bias"},
+                                     {sink, "_sink"},
+                                     {varlen, "_varlen"},
+                                     {merge, "_merge"}})
+    if (flag) text += suffix;
+  return text;
 }
 
 void AttentionConfig::validate() const {
@@ -84,7 +95,8 @@ struct Config {{
   using Element = ptx::{element};
   static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
   static constexpr int kWarpgroups = {wg}, kTileKv = {kv}, kStages = {stages}, kQueryStages = {qstages};
-  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kPingPong = {pingpong}, kSoftcap = {softcap}, kMerge = {merge};
+  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kPingPong = {pingpong}, kMerge = {merge};
+  static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kSink = {sink}, kVarlen = {varlen};
   static constexpr int kConsumerRegisters = {creg}, kProducerRegisters = {preg};
 }};
 static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
@@ -102,6 +114,8 @@ attention(const __grid_constant__ stof::AttentionParams params, const __grid_con
       fmt::arg("stages", config.stages), fmt::arg("qstages", config.query_stages),
       fmt::arg("qreg", flag(config.query_in_registers)), fmt::arg("pack", flag(config.pack_heads)),
       fmt::arg("pingpong", flag(config.ping_pong)), fmt::arg("softcap", flag(config.softcap)),
+      fmt::arg("alibi", flag(config.alibi)), fmt::arg("bias", flag(config.bias)),
+      fmt::arg("sink", flag(config.sink)), fmt::arg("varlen", flag(config.varlen)),
       fmt::arg("merge", flag(config.merge)), fmt::arg("creg", config.consumer_registers),
       fmt::arg("preg", config.producer_registers), fmt::arg("shared", config.shared_bytes()),
       fmt::arg("payload", config.payload_bytes()), fmt::arg("threads", config.threads()),

@@ -28,7 +28,11 @@ struct AttentionConfig {
   bool pack_heads = false;  ///< each warpgroup its own head of one group, sharing rows and mask
   bool ping_pong = false;   ///< warpgroups issue matrix instructions in turn
   bool softcap = false;
-  bool merge = false;  ///< merges into the output and LSE of an earlier pass
+  bool alibi = false;
+  bool bias = false;
+  bool sink = false;
+  bool varlen = false;  ///< sequences packed along the rows
+  bool merge = false;   ///< merges into the output and LSE of an earlier pass
   int blocks_per_sm = 1;
   int consumer_registers = 240;
   int producer_registers = 24;
@@ -43,6 +47,8 @@ struct AttentionConfig {
   int heads_per_record() const { return pack_heads ? slabs() : 1; }
   int threads() const;
   int query_rows() const { return pack_heads ? 64 : 64 * slabs(); }
+  /// ALiBi and bias, which need to know the keys of a tile.
+  bool needs_keys() const { return alibi || bias; }
   int payload_bytes() const;
   int shared_bytes() const;
   /// "sm90_bf16_qk128_v128_w2_kv128_s2q1", "sm80_bf16_qk128_v128_w1x2_kv64_s2" and the flags.

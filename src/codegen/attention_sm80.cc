@@ -35,6 +35,9 @@ std::string sm80_name(const AttentionConfig& config) {
                                      {config.query_in_registers, "_qreg"},
                                      {config.pack_heads, "_packed"},
                                      {config.softcap, "_softcap"},
+                                     {config.alibi, "_alibi"},
+                                     {config.bias, "_bias"},
+                                     {config.sink, "_sink"},
                                      {config.merge, "_merge"}})
     if (flag) text += suffix;
   return text;
@@ -73,7 +76,8 @@ struct Config {{
   static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
   static constexpr int kWarpSlabs = {slabs}, kRowGroups = {rows}, kColumnGroups = {columns};
   static constexpr int kTileKv = {kv}, kStages = {stages}, kLoadBytes = {load};
-  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kSoftcap = {softcap}, kMerge = {merge};
+  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kMerge = {merge}, kVarlen = false;
+  static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kSink = {sink};
 }};
 static_assert(MmaDerived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 static_assert(MmaDerived<Config>::kPayloadBytes == {payload}, "host and device disagree on payloads");
@@ -91,7 +95,9 @@ attention(const __grid_constant__ stof::AttentionParams params, const __grid_con
       fmt::arg("columns", config.split_columns ? 2 : 1), fmt::arg("kv", config.tile_kv),
       fmt::arg("stages", config.stages), fmt::arg("load", config.load_bytes),
       fmt::arg("qreg", flag(config.query_in_registers)), fmt::arg("pack", flag(config.pack_heads)),
-      fmt::arg("softcap", flag(config.softcap)), fmt::arg("merge", flag(config.merge)),
+      fmt::arg("softcap", flag(config.softcap)), fmt::arg("alibi", flag(config.alibi)),
+      fmt::arg("bias", flag(config.bias)), fmt::arg("sink", flag(config.sink)),
+      fmt::arg("merge", flag(config.merge)),
       fmt::arg("shared", config.shared_bytes()), fmt::arg("payload", config.payload_bytes()),
       fmt::arg("threads", config.threads()), fmt::arg("blocks", config.blocks_per_sm));
 }

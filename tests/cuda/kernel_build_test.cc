@@ -19,8 +19,9 @@ struct Build {
   KernelTarget target;
   std::int64_t head_dim_qk, head_dim_v;
   DType dtype;
-  float softcap;
+  std::string options;  ///< "a" ALiBi, "b" bias, "s" sink, "c" softcap
 
+  bool has(char option) const { return options.find(option) != std::string::npos; }
   std::string gpu() const {
     return "sm_" + std::to_string(target.compute_capability) +
            (target.compute_capability >= 90 ? "a" : "");
@@ -32,11 +33,14 @@ std::vector<codegen::AttentionConfig> registered_configs(const Build& build) {
   AttentionProblem problem;
   problem.num_heads_q = 4;
   problem.num_heads_kv = 2;
-  problem.seq_q = problem.seq_kv = 1024;
+  problem.seq_q = problem.seq_kv = 16384;  // residues longer than any key tile
   problem.head_dim_qk = build.head_dim_qk;
   problem.head_dim_v = build.head_dim_v;
   problem.dtype = build.dtype;
-  problem.softcap = build.softcap;
+  problem.softcap = build.has('c') ? 20 : 0;
+  problem.alibi = build.has('a');
+  problem.bias = build.has('b');
+  problem.sink = build.has('s');
   std::vector<codegen::AttentionConfig> configs;
   std::set<std::string> names;
   for (const auto& candidate :
@@ -66,7 +70,7 @@ TEST_P(KernelBuild, CompilesWithoutSpills) {
 std::string name_of(const testing::TestParamInfo<Build>& info) {
   const Build& build = info.param;
   return build.gpu() + "_qk" + std::to_string(build.head_dim_qk) + "_v" +
-         std::to_string(build.head_dim_v) +
+         std::to_string(build.head_dim_v) + (build.options.empty() ? "" : "_" + build.options) +
          (build.target.alignment < 16 ? "_align" + std::to_string(build.target.alignment) : "");
 }
 
@@ -75,25 +79,45 @@ constexpr auto kSm80 = codegen::KernelFamily::kSm80;
 constexpr KernelTarget kH200{90, 132, 16}, kA100{80, 108, 16}, kAda{89, 128, 16};
 
 INSTANTIATE_TEST_SUITE_P(Sm90, KernelBuild,
-                         testing::Values(Build{kSm90, kH200, 64, 64, DType::kBFloat16, 0},
-                                         Build{kSm90, kH200, 128, 128, DType::kBFloat16, 0},
-                                         Build{kSm90, kH200, 256, 256, DType::kFloat16, 0},
-                                         Build{kSm90, kH200, 192, 128, DType::kBFloat16, 0},
-                                         Build{kSm90, kH200, 80, 80, DType::kFloat16, 20},
-                                         Build{kSm90, kH200, 16, 40, DType::kBFloat16, 20}),
+                         testing::Values(Build{kSm90, kH200, 64, 64, DType::kBFloat16, ""},
+                                         Build{kSm90, kH200, 128, 128, DType::kBFloat16, ""},
+                                         Build{kSm90, kH200, 256, 256, DType::kFloat16, ""},
+                                         Build{kSm90, kH200, 192, 128, DType::kBFloat16, ""},
+                                         Build{kSm90, kH200, 80, 80, DType::kFloat16, "c"},
+                                         Build{kSm90, kH200, 16, 40, DType::kBFloat16, "c"}),
+                         name_of);
+
+// All modifications at once need the most registers; what is not offered with a bias (three
+// warpgroups, 160 keys, merging passes) is covered by the kernels without.
+INSTANTIATE_TEST_SUITE_P(Sm90Scores, KernelBuild,
+                         testing::Values(Build{kSm90, kH200, 64, 64, DType::kBFloat16, "as"},
+                                         Build{kSm90, kH200, 64, 64, DType::kFloat16, "abs"},
+                                         Build{kSm90, kH200, 128, 128, DType::kBFloat16, "as"},
+                                         Build{kSm90, kH200, 128, 128, DType::kFloat16, "abs"},
+                                         Build{kSm90, kH200, 256, 256, DType::kBFloat16, "abs"},
+                                         Build{kSm90, kH200, 192, 128, DType::kFloat16, "abcs"},
+                                         Build{kSm90, kH200, 64, 40, DType::kFloat16, "abcs"}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Sm80Scores, KernelBuild,
+                         testing::Values(Build{kSm80, kA100, 64, 64, DType::kBFloat16, "abs"},
+                                         Build{kSm80, kH200, 128, 128, DType::kBFloat16, "as"},
+                                         Build{kSm80, kH200, 128, 128, DType::kFloat16, "abs"},
+                                         Build{kSm80, kA100, 256, 256, DType::kFloat16, "abcs"},
+                                         Build{kSm80, kH200, 512, 512, DType::kFloat16, "abs"}),
                          name_of);
 
 // What users of each GPU run most, and every branch of configs_sm80.cc somewhere.
 INSTANTIATE_TEST_SUITE_P(Sm80, KernelBuild,
-                         testing::Values(Build{kSm80, kA100, 128, 128, DType::kBFloat16, 0},
-                                         Build{kSm80, kA100, 256, 256, DType::kFloat16, 0},
-                                         Build{kSm80, kAda, 64, 64, DType::kFloat16, 0},
-                                         Build{kSm80, kAda, 128, 128, DType::kBFloat16, 20},
-                                         Build{kSm80, kAda, 512, 512, DType::kBFloat16, 0},
-                                         Build{kSm80, kH200, 128, 128, DType::kBFloat16, 0},
-                                         Build{kSm80, kH200, 320, 512, DType::kFloat16, 0},
+                         testing::Values(Build{kSm80, kA100, 128, 128, DType::kBFloat16, ""},
+                                         Build{kSm80, kA100, 256, 256, DType::kFloat16, ""},
+                                         Build{kSm80, kAda, 64, 64, DType::kFloat16, ""},
+                                         Build{kSm80, kAda, 128, 128, DType::kBFloat16, "c"},
+                                         Build{kSm80, kAda, 512, 512, DType::kBFloat16, ""},
+                                         Build{kSm80, kH200, 128, 128, DType::kBFloat16, ""},
+                                         Build{kSm80, kH200, 320, 512, DType::kFloat16, ""},
                                          Build{kSm80, KernelTarget{90, 132, 2}, 40, 24,
-                                               DType::kFloat16, 20}),
+                                               DType::kFloat16, "c"}),
                          name_of);
 
 TEST(AttentionConfig, RefusesRegistersThatNeverCome) {

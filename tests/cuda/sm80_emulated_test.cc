@@ -22,16 +22,18 @@ namespace {
 
 using emulated::CopiesLand;
 
-/// One kernel configuration, as src/codegen/attention_sm80.cc would emit it.
+/// One kernel configuration, as src/codegen/attention_sm80.cc would emit it. kModified: with ALiBi,
+/// bias and sink.
 template <int kQk, int kV, int kSlabs, int kRows, int kColumns, int kKeys, int kRing, int kLoad,
-          bool kHeld, bool kPack>
+          bool kHeld, bool kPack, bool kModified = false>
 struct EmulatedConfig {
   using Element = ptx::BFloat16;
   static constexpr int kHeadDimQk = kQk, kHeadDimV = kV;
   static constexpr int kWarpSlabs = kSlabs, kRowGroups = kRows, kColumnGroups = kColumns;
   static constexpr int kTileKv = kKeys, kStages = kRing, kLoadBytes = kLoad;
-  static constexpr bool kQueryInRegisters = kHeld, kPackHeads = kPack, kSoftcap = false,
-                        kMerge = false;
+  static constexpr bool kQueryInRegisters = kHeld, kPackHeads = kPack, kMerge = false,
+                        kVarlen = false;
+  static constexpr bool kSoftcap = false, kAlibi = kModified, kBias = kModified, kSink = kModified;
 
   static codegen::AttentionConfig host() {
     codegen::AttentionConfig config;
@@ -46,6 +48,7 @@ struct EmulatedConfig {
     config.load_bytes = kLoad;
     config.query_in_registers = kHeld;
     config.pack_heads = kPack;
+    config.alibi = config.bias = config.sink = kModified;
     config.validate();
     return config;
   }
@@ -101,15 +104,31 @@ class Emulation {
     problem_.head_dim_qk = Config::kHeadDimQk;
     problem_.head_dim_v = Config::kHeadDimV;
     problem_.dtype = DType::kBFloat16;
+    if constexpr (Config::kBias) {
+      std::normal_distribution<float> normal;
+      bias_.resize(static_cast<std::size_t>(seq_q * seq_kv));
+      bias_strides_[0] = seq_kv;
+      bias_strides_[1] = 1;
+      for (float& value : bias_) {
+        value = normal(random_);
+        if (value > 1.5f) value = -HUGE_VALF;
+        if (value < -1.5f) value = -3e38f;  // finite: hides nothing that is seen alone
+      }
+    }
   }
+
+  /// Bias by keys, so that no two of a row's are neighbours, and as one row for all queries.
+  void transpose_bias() { bias_strides_[0] = 1, bias_strides_[1] = problem_.seq_q; }
+  void broadcast_bias() { bias_strides_[0] = 0, bias_strides_[1] = 1; }
+  void align_last() { problem_.alignment = mask::Alignment::kBottomRight; }
 
   void check(const mask::Mask& mask, std::int64_t step, CopiesLand copies) {
     SCOPED_TRACE(mask.describe() + " step " + std::to_string(step));
     const mask::ScoreShape shape{kBatch, kHeads, problem_.seq_q, problem_.seq_kv};
-    const mask::Mask bound = mask.bind(shape);
+    const mask::Mask bound = mask.bind(shape, problem_.alignment);
     const auto config = Config::host();
-    const auto blocks =
-        build_block_mask(step == 1 ? bound : mask::permuted(bound, shape, step), shape);
+    const auto blocks = build_block_mask(step == 1 ? bound : mask::permuted(bound, shape, step),
+                                         shape, problem_.alignment);
     launch(build_device_plan(problem_, build_mask_plan(blocks, plan_config(config)), config, 2),
            step, copies);
     compare(bound);
@@ -150,6 +169,15 @@ class Emulation {
     params.residue_rows_kv = seq_kv / residues;
     params.scale = 1.0f / std::sqrt(static_cast<float>(problem_.head_dim_qk));
     params.scale_log2 = params.scale * 1.44269504f;
+    params.seq_kv = seq_kv;
+    params.position_offset = position_offset();
+    params.alibi_slopes = kSlopes;
+    params.sink = kSinks;
+    params.alibi_stride = params.sink_stride = 1;
+    params.bias = bias_.data();
+    params.bias_strides[2] = bias_strides_[0];
+    params.bias_strides[3] = bias_strides_[1];
+    params.bias_pairs = step == 1 && bias_strides_[1] == 1 && bias_strides_[0] % 2 == 0;
     const Operands operands{q_.operand(), k_.operand(), v_.operand()};
     static_assert(D::kSharedBytes <= sizeof(shared));
     ASSERT_EQ(D::kSharedBytes, Config::host().shared_bytes());
@@ -168,21 +196,30 @@ class Emulation {
     double difference = 0, norm = 0;
     for (std::int64_t h = 0; h < kHeads; ++h)
       for (std::int64_t i = 0; i < problem_.seq_q; ++i) {
-        double sum = 0;
+        double sum = 0, top = 0;
         std::vector<double> row(static_cast<std::size_t>(columns), 0);
         for (std::int64_t j = 0; j < problem_.seq_kv; ++j) {
           if (!bound.visible(0, h, i, j)) continue;
-          double score = 0;
-          for (std::int64_t d = 0; d < problem_.head_dim_qk; ++d)
-            score += q_.at(0, h, i, d) * k_.at(0, 0, j, d);
-          const double weight = std::exp(score / std::sqrt(problem_.head_dim_qk));
+          const double score = logit(h, i, j);
+          if (score == -HUGE_VAL) continue;
+          if (sum == 0 || score > top) {
+            const double rescale = sum == 0 ? 0 : std::exp(top - score);
+            sum *= rescale;
+            for (double& value : row) value *= rescale;
+            top = score;
+          }
+          const double weight = std::exp(score - top);
           sum += weight;
           for (std::int64_t d = 0; d < columns; ++d)
             row[static_cast<std::size_t>(d)] += weight * v_.at(0, 0, j, d);
         }
+        if (Config::kSink && sum > 0) sum += std::exp(kSinks[h] - top);
         const auto at = static_cast<std::size_t>(h * problem_.seq_q + i);
-        if (sum > 0)
-          ASSERT_NEAR(lse_[at], std::log(sum), 1e-4) << "head " << h << " row " << i;
+        const double lse = top + std::log(sum);
+        if (sum > 0 && lse < -1e30)
+          ASSERT_LT(lse_[at], -1e30) << "head " << h << " row " << i;  // held where it is finite
+        else if (sum > 0)
+          ASSERT_NEAR(lse_[at], lse, 1e-4) << "head " << h << " row " << i;
         else
           ASSERT_EQ(lse_[at], -HUGE_VALF) << "head " << h << " row " << i;
         for (std::int64_t d = 0; d < columns; ++d) {
@@ -197,8 +234,27 @@ class Emulation {
     EXPECT_LE(std::sqrt(difference), 4e-3 * std::sqrt(norm));
   }
 
+  int position_offset() const {
+    return problem_.alignment == mask::Alignment::kBottomRight
+               ? static_cast<int>(problem_.seq_kv - problem_.seq_q)
+               : 0;
+  }
+  double logit(std::int64_t h, std::int64_t i, std::int64_t j) const {
+    double score = 0;
+    for (std::int64_t d = 0; d < problem_.head_dim_qk; ++d)
+      score += q_.at(0, h, i, d) * k_.at(0, 0, j, d);
+    score /= std::sqrt(problem_.head_dim_qk);
+    if (Config::kAlibi) score += kSlopes[h] * static_cast<double>(j - i - position_offset());
+    if (Config::kBias)
+      score += bias_[static_cast<std::size_t>(i * bias_strides_[0] + j * bias_strides_[1])];
+    return score;
+  }
+
+  static constexpr float kSlopes[kHeads] = {0.25f, 0.03f}, kSinks[kHeads] = {1.5f, 30.0f};
   std::mt19937 random_;
   AttentionProblem problem_;
+  std::vector<float> bias_;
+  std::int64_t bias_strides_[2] = {0, 0};
   Tensor q_, k_, v_;
   std::vector<BFloat16> out_;
   std::vector<float> lse_;
@@ -227,6 +283,25 @@ TEST(Sm80Emulated, NarrowLoadsAndOddHeadDimensions) {
     Emulation<TwoBytes>(70, 200).check(mask::window(60, 10), 1, copies);
     Emulation<FourBytes>(70, 100).check(mask::causal(), 2, copies);
   }
+}
+
+TEST(Sm80Emulated, AlibiBiasAndSinkInEveryOrderAndLayout) {
+  using Config = EmulatedConfig<16, 16, 2, 1, 1, 32, 2, 16, true, false, true>;
+  using Packed = EmulatedConfig<16, 16, 2, 1, 1, 64, 1, 16, false, true, true>;
+  Emulation<Config> even(150, 150);
+  even.check(mask::causal(), 1, CopiesLand::kLate);
+  even.broadcast_bias();
+  even.check(mask::window(40, 9), 1, CopiesLand::kLate);
+  Emulation<Config> residues(132, 192);
+  residues.check(mask::dilated(60, 2), 2, CopiesLand::kLate);
+  residues.transpose_bias();
+  residues.align_last();
+  residues.check(mask::dilated(60, 3), 3, CopiesLand::kLate);
+  Emulation<Packed> odd(70, 133);
+  odd.align_last();
+  odd.check(mask::causal(), 1, CopiesLand::kEarly);
+  odd.transpose_bias();
+  odd.check(mask::random_elements(0.3, 5), 1, CopiesLand::kLate);
 }
 
 TEST(Sm80Emulated, TwoWarpgroupsOverRowsAndOverColumns) {

@@ -1,82 +1,35 @@
 // Checks the GPU attention kernels against a double-precision oracle on random problems.
-//   attention_gpu_check [num_cases] [first_seed] [--kernel PART]
-// Every candidate kernel of every problem (with --kernel: whose name contains PART, such as sm80)
-// runs on poisoned outputs; exits 1 on the first summary with failures. Needs a GPU of compute
+//   attention_gpu_check [num_cases] [first_seed] [--only KIND,...] [--kernel PART]
+// Kinds: random (every candidate kernel of plain problems; with --kernel those whose name contains
+// PART, such as sm80), chain, threads, refusals, and those of option_checks.h; num_cases is that of
+// each random kind. Every run is on poisoned outputs; exits 1 with failures. Needs a GPU of compute
 // capability 8.0 or later.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "backend/cuda/attention/candidates.h"
 #include "bench/gpu/oracle.h"
+#include "gpu/option_checks.h"
+#include "gpu/random_attention.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
 #include "tests/gpu/compile_ahead.h"
-#include "tests/gpu/draw.h"
 
 namespace {
 
 using namespace stof;
 using check::Draw;
-
-AttentionProblem random_problem(Draw& draw) {
-  AttentionProblem p;
-  p.batch = draw.between(1, 3);
-  p.num_heads_kv = draw.between(1, 3);
-  p.num_heads_q = p.num_heads_kv * draw.one_of({1, 2, 3, 4});
-  p.seq_q = draw.one_of<std::int64_t>({1, 64, 127, 128, 129, 200, 256, 384, 1025});
-  p.seq_kv = draw.between(0, 2) ? p.seq_q : draw.one_of<std::int64_t>({1, 63, 137, 320, 1000});
-  p.head_dim_qk = draw.one_of<std::int64_t>({8, 16, 32, 64, 80, 96, 128, 192, 256, 320, 512});
-  p.head_dim_v = draw.between(0, 3) ? p.head_dim_qk : draw.one_of<std::int64_t>({40, 64, 128});
-  p.dtype = draw.between(0, 1) ? DType::kBFloat16 : DType::kFloat16;
-  p.alignment = draw.between(0, 1) ? mask::Alignment::kTopLeft : mask::Alignment::kBottomRight;
-  if (draw.between(0, 3) == 0) p.softcap = 20;
-  if (draw.between(0, 3) == 0) p.scale = 0.2f;
-  p.return_lse = true;
-  return p;
-}
-
-mask::Mask random_mask(Draw& draw, const AttentionProblem& p) {
-  using namespace stof::mask;
-  switch (draw.between(0, 11)) {
-    case 0:
-      return all();
-    case 1:
-      return causal();
-    case 2:
-      return window(draw.between(0, 80), draw.between(0, 80));
-    case 3:
-      return dilated(100, draw.one_of({2, 3, 4}));
-    case 4:
-      return causal() & strided(20, draw.one_of({8, 32, 64, 128}));
-    case 5:
-      return window(30, 30) | global(5, 70);
-    case 6:
-      return random_blocks_rate(64, 0.4, 7, draw.between(0, 1) == 1);
-    case 7:
-      return random_elements(0.2, 11);
-    case 8:
-      return document({p.seq_kv / 3, 5, 0, p.seq_kv / 2}) & causal();
-    case 9: {
-      std::vector<Mask> heads;
-      for (std::int64_t h = 0; h < p.num_heads_q; ++h)
-        heads.push_back(h % 2 ? causal() : window(h * 10, 3));
-      return per_head(heads);
-    }
-    case 10: {
-      std::vector<std::int64_t> lengths;
-      for (std::int64_t b = 0; b < p.batch; ++b) lengths.push_back(p.seq_kv / (b + 1));
-      return key_lengths(lengths);
-    }
-    default:
-      return none();
-  }
-}
+using check::random_mask;
+using check::random_problem;
 
 /// Part of the names of the kernels to check; empty: all.
 std::string kernel_part;
@@ -234,79 +187,87 @@ int check_threads(const cuda::Device& device) {
   return failures;
 }
 
-/// Strided q, k, v and out ([B, S, H, D] in memory): every element is written; an out or lse that
-/// the kernels cannot store to is refused.
-int check_strides(const cuda::Device& device) {
-  AttentionProblem p;
-  p.batch = 1;
-  p.num_heads_q = p.num_heads_kv = 4;
-  p.seq_q = p.seq_kv = 256;
-  p.head_dim_qk = p.head_dim_v = 64;
-  p.dtype = DType::kFloat16;
-  p.return_lse = true;
-  const auto candidates = selected_candidates(p, mask::causal(), target_of(device), 0);
-  if (candidates.empty()) return 1;
-  const auto plan = cuda::AttentionPlan::build(p, mask::causal(), candidates[0].name());
-  const bench::DeviceTensors data(p, device);
-  AttentionTensors t = data.tensors();
-  // The same memory read as [S, H, D]: another problem, all of whose elements must be written.
-  const Dims rows_first{p.seq_q * 4 * 64, 64, 4 * 64, 1};
-  for (TensorView* view : {&t.q, &t.k, &t.v}) view->strides = rows_first;
-  t.out.strides = rows_first;
-  data.poison();
-  plan.run(t, nullptr);
-  int failures = data.count_nan() != 0;
-  t.out.strides = {p.seq_q * 4 * 64, 64, 4 * 64 + 4, 1};
-  for (const bool bad_lse : {false, true}) {
-    AttentionTensors refused = data.tensors();
-    if (bad_lse)
-      refused.lse.strides = {p.num_heads_q * p.seq_q, 1, p.num_heads_q};
-    else
-      refused.out = t.out;
-    try {
-      plan.run(refused, nullptr);
-      std::printf("BAD strides: %s accepted\n", bad_lse ? "lse" : "out");
-      ++failures;
-    } catch (const Error&) {
-    }
+/// The kinds of check, in the order they run.
+std::vector<std::string> kinds() {
+  std::vector<std::string> names = {"random", "chain", "threads", "refusals"};
+  for (const std::string& option : check::option_names()) names.push_back(option);
+  return names;
+}
+
+/// The kinds named by "a,b"; exits naming those there are if one is unknown.
+std::vector<std::string> chosen_kinds(const std::string& list) {
+  const std::vector<std::string> all = kinds();
+  std::vector<std::string> chosen;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', at), list.size());
+    chosen.push_back(list.substr(at, comma - at));
+    at = comma + 1;
+    if (std::find(all.begin(), all.end(), chosen.back()) != all.end()) continue;
+    std::printf("--only: expected some of");
+    for (const std::string& name : all) std::printf(" %s", name.c_str());
+    std::printf(", got %s\n", chosen.back().c_str());
+    std::exit(2);
   }
-  return failures;
+  return chosen;
+}
+
+struct Tally {
+  int passed = 0, failed = 0;
+  void add(bool right) { ++(right ? passed : failed); }
+};
+
+void run_kind(const cuda::Device& device, const std::string& kind, int cases, std::uint64_t first,
+              Tally* tally) {
+  if (kind == "chain") {
+    for (const auto& expression :
+         {mask::all(), mask::causal(), mask::causal() & mask::strided(20, 8), mask::dilated(60, 2)})
+      for (const std::int64_t head_dim : {64, 128})
+        tally->add(check_chain(device, expression, head_dim) == 0);
+  } else if (kind == "threads") {
+    tally->add(check_threads(device) == 0);
+  } else if (kind == "refusals") {
+    tally->add(check::check_refusals());
+  } else if (kind == "random") {
+    compile_problems(device, first, cases);
+    for (int i = 0; i < cases; ++i)
+      tally->add(check_problem(device, first + static_cast<std::uint64_t>(i)) == 0);
+    if (cases > 0 && kernels_run == 0) {
+      std::printf("no kernel's name contains \"%s\"\n", kernel_part.c_str());
+      tally->add(false);
+    }
+    std::printf("%d runs of kernels\n", kernels_run);
+  } else {
+    for (int i = 0; i < cases; ++i)
+      tally->add(check::check_option(device, kind, first + static_cast<std::uint64_t>(i)));
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::vector<std::string> chosen = kinds();
   std::vector<std::uint64_t> numbers;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--kernel") == 0 && i + 1 < argc)
       kernel_part = argv[++i];
+    else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+      chosen = chosen_kinds(argv[++i]);
     else
       numbers.push_back(std::strtoull(argv[i], nullptr, 10));
   }
-  const int cases = numbers.empty() ? 200 : static_cast<int>(numbers[0]);
   const std::uint64_t first = numbers.size() > 1 ? numbers[1] : 1;
   const cuda::Device device = cuda::Device::open();
-  compile_problems(device, first, cases);
-  int failed = 0;
-  for (int i = 0; i < cases; ++i)
-    failed += check_problem(device, first + static_cast<std::uint64_t>(i)) > 0;
-  int chains = 0;  // checks beside the random problems
-  for (const auto& expression :
-       {mask::all(), mask::causal(), mask::causal() & mask::strided(20, 8), mask::dilated(60, 2)})
-    for (const std::int64_t head_dim : {64, 128}) {
-      failed += check_chain(device, expression, head_dim) > 0;
-      ++chains;
-    }
-  for (const int failures : {check_threads(device), check_strides(device)}) {
-    failed += failures > 0;
-    ++chains;
+  Tally tally;
+  for (const std::string& kind : chosen) {
+    // The oracle of the options runs on the CPU: fewer of them unless a number is given.
+    const int usual = kind == "random" ? 200 : 12;
+    const Tally before = tally;
+    run_kind(device, kind, numbers.empty() ? usual : static_cast<int>(numbers[0]), first, &tally);
+    std::printf("%s: %d right, %d wrong\n", kind.c_str(), tally.passed - before.passed,
+                tally.failed - before.failed);
+    std::fflush(stdout);
   }
-  if (cases > 0 && kernels_run == 0) {
-    std::printf("no kernel's name contains \"%s\"\n", kernel_part.c_str());
-    ++failed, ++chains;
-  }
-  std::printf("%d runs of kernels\n", kernels_run);
-  std::printf("%d passed, %d failed on %s\n", cases + chains - failed, failed,
+  std::printf("%d passed, %d failed on %s\n", tally.passed, tally.failed,
               device.facts().name.c_str());
-  return failed > 0;
+  return tally.failed > 0;
 }

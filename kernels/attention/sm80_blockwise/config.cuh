@@ -9,7 +9,7 @@ constexpr int kItemBytes = 128;  // kernel.cuh's Item
 
 /// `Config` (emitted by src/codegen/attention_sm80.cc) has: Element, kHeadDimQk, kHeadDimV,
 /// kWarpSlabs, kRowGroups, kColumnGroups, kTileKv, kStages, kLoadBytes, kQueryInRegisters,
-/// kPackHeads, kSoftcap, kMerge.
+/// kPackHeads, kSoftcap, kMerge, and of rows.cuh and scores.cuh kAlibi, kBias, kSink, kVarlen.
 template <class Config>
 struct MmaDerived : Config {
   /// Four warps are a group. It owns kWarpSlabs slabs of 64 rows, of which each warp computes 16

@@ -5,6 +5,7 @@
 
 #include "attention/epilogue.cuh"
 #include "attention/queue.cuh"
+#include "attention/scores.cuh"
 #include "attention/sm80_blockwise/loader.cuh"
 #include "attention/sm80_blockwise/products.cuh"
 #include "ptx/barrier.cuh"
@@ -75,6 +76,9 @@ class MmaBlock {
   using KeyLoader = TileLoader<D::kHeadDimQk, D::kTileKv, D::kThreads, D::kLoadBytes>;
   using ValueLoader = TileLoader<D::kHeadDimV, D::kTileKv, D::kThreads, D::kLoadBytes>;
 
+  __device__ __forceinline__ Sequence sequence() const {
+    return {0, params_.seq_q, 0, params_.position_offset};
+  }
   __device__ __forceinline__ Item& item() const {
     return *reinterpret_cast<Item*>(shared_ + D::kItemOffset);
   }
@@ -201,24 +205,13 @@ class MmaBlock {
                               (ptx::thread_index() & 127)];
   }
 
-  __device__ __forceinline__ float scale_log2() const {
-    constexpr float kLog2e = 1.44269504088896f;
-    return D::kSoftcap ? params_.softcap * kLog2e : params_.scale_log2;
-  }
-
   /// Scores become weights; the output so far is rescaled where a maximum grew.
   __device__ __forceinline__ void weigh(
-      float (&scores)[D::kWarpSlabs][D::kScoreRegisters], bool masked,
+      float (&scores)[D::kWarpSlabs][D::kScoreRegisters], i32 first_key, bool masked,
       const u32 (&bits)[D::kWarpSlabs][D::kPayloadWords]) {
 #pragma unroll
-    for (int w = 0; w < D::kWarpSlabs; ++w) {
-      if constexpr (D::kSoftcap) {
-        const float inner = params_.scale / params_.softcap;
-#pragma unroll
-        for (int i = 0; i < D::kScoreRegisters; ++i)
-          scores[w][i] = ptx::tanh(scores[w][i] * inner);
-      }
-    }
+    for (int w = 0; w < D::kWarpSlabs; ++w)  // made anew for each tile to spare registers
+      ScoreRows<D>(params_, item().record, sequence(), slab(w)).modify(scores[w], params_, first_key);
     if (masked) {
 #pragma unroll
       for (int w = 0; w < D::kWarpSlabs; ++w) apply_bits(scores[w], bits[w]);
@@ -226,7 +219,7 @@ class MmaBlock {
 #pragma unroll
     for (int w = 0; w < D::kWarpSlabs; ++w) {
       float alpha[2];
-      if (softmax_step(scores[w], state_[w], alpha, scale_log2())) {
+      if (softmax_step(scores[w], state_[w], alpha, score_unit<D>(params_))) {
 #pragma unroll
         for (int i = 0; i < D::kOutRegisters; ++i) out_[w][i] *= alpha[(i >> 1) & 1];
       }
@@ -257,7 +250,8 @@ class MmaBlock {
       if (i + 1 < num_tiles(record)) load_keys(i + 1);
       ptx::commit_copies();
     }
-    weigh(scores, masked, bits);
+    const i32 first_key = D::kAlibi || D::kBias ? key_token<D>(params_, tile_position(i)) : 0;
+    weigh(scores, first_key, masked, bits);
     multiply_output<D>(out_, scores, value_row(stage));
   }
 
@@ -278,9 +272,9 @@ class MmaBlock {
 #pragma unroll
     for (int w = 0; w < D::kWarpSlabs; ++w) {
       OutputRows<D> rows;
-      rows.locate(params_, record, slab(w), column_group() * D::kOutColumns);
+      rows.locate(params_, record, sequence(), slab(w), column_group() * D::kOutColumns);
       rows.fetch();
-      rows.store(OwnAccumulators<D>{out_[w]}, state_[w], scale_log2());
+      rows.store(OwnAccumulators<D>{out_[w]}, state_[w], score_unit<D>(params_));
     }
   }
 

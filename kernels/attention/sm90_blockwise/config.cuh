@@ -6,8 +6,9 @@
 namespace stof {
 
 /// `Config` (emitted by src/codegen/attention.cc) has: Element, kHeadDimQk, kHeadDimV, kWarpgroups,
-/// kTileKv, kStages, kQueryStages, kQueryInRegisters, kPackHeads, kPingPong, kSoftcap, kMerge, kConsumerRegisters,
-/// kProducerRegisters.
+/// kTileKv, kStages, kQueryStages, kQueryInRegisters, kPackHeads, kPingPong, kMerge,
+/// kConsumerRegisters, kProducerRegisters, and of scores.cuh and rows.cuh kSoftcap, kAlibi, kBias,
+/// kSink, kVarlen.
 template <class Config>
 struct Derived : Config {
   static constexpr int kWarpgroupRows = 64;  // rows of one wgmma
@@ -41,7 +42,12 @@ struct Derived : Config {
   static constexpr int kValueOffset = kKeyOffset + Config::kStages * kKeyBytes;
   static constexpr int kPayloadOffset = kValueOffset + Config::kStages * kValueBytes;
   static constexpr int kRecordOffset = kPayloadOffset + Config::kStages * kPayloadBytes;
-  static constexpr int kBarrierOffset = kRecordOffset + Config::kQueryStages * 32;
+  /// What consumers read of an item: its record, and of a packed batch its sequence.
+  static constexpr int kItemBytes = Config::kVarlen ? 64 : 32;
+  /// ALiBi and bias need to know which keys a stage holds: the first one's position.
+  static constexpr bool kNeedsKeys = Config::kAlibi || Config::kBias;
+  static constexpr int kKeyPositionOffset = kRecordOffset + Config::kQueryStages * kItemBytes;
+  static constexpr int kBarrierOffset = kKeyPositionOffset + (kNeedsKeys ? 8 * Config::kStages : 0);
   static constexpr int kNumBarriers = 2 * Config::kQueryStages + 4 * Config::kStages;
   static constexpr int kSharedBytes = kBarrierOffset + 8 * kNumBarriers;
 

@@ -7,6 +7,7 @@
 #include "attention/epilogue.cuh"
 #include "attention/parts.cuh"
 #include "attention/records.cuh"
+#include "attention/scores.cuh"
 #include "attention/sm90_blockwise/config.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/matrix.cuh"
@@ -120,7 +121,7 @@ class Consumer {
     first_tile(record, scores, out, weights);
     for (;;) {
       later_tiles(record, query, scores, out, weights);
-      rows.locate(params_, record, warpgroup_);
+      rows.locate(params_, record, sequence(), warpgroup_);
       const i32 part = record.part;
       // Registers that matrix instructions read are written before the fence in
       // issue_last_output(): a second fence after it would wait for that PV.
@@ -170,39 +171,43 @@ class Consumer {
       weights[i] = D::Element::pack(scores[2 * i], scores[2 * i + 1]);
   }
 
-  /// Softmax of the scores of the current K stage; releases the stage (its payload is read here).
+  /// Softmax of the scores of the current K stage; releases the stage (its payload and first key are
+  /// read here).
   template <bool kMasked>
   __device__ __forceinline__ bool weigh(float (&scores)[D::kScoreRegisters], float (&alpha)[2]) {
     u32 bits[D::kPayloadWords];
     if constexpr (kMasked) load_bits(bits);
+    i32 first_key = 0;
+    if constexpr (D::kNeedsKeys)
+      first_key = key_token<D>(params_, *reinterpret_cast<const i32*>(
+                                            shared_ + D::kKeyPositionOffset + 8 * key_.stage));
     release(barriers_.key_empty(key_.stage));
     key_.next();
-    float scale_log2 = params_.scale_log2;
-    if constexpr (D::kSoftcap) {
-      const float inner = params_.scale / params_.softcap;
-#pragma unroll
-      for (int i = 0; i < D::kScoreRegisters; ++i) scores[i] = ptx::tanh(scores[i] * inner);
-      scale_log2 = softcap_log2();
-    }
+    score_rows_.modify(scores, params_, first_key);
     if constexpr (kMasked) apply_bits(scores, bits);
-    return softmax_step(scores, state_, alpha, scale_log2);
-  }
-
-  __device__ __forceinline__ float softcap_log2() const {
-    constexpr float kLog2e = 1.44269504088896f;
-    return params_.softcap * kLog2e;
+    return softmax_step(scores, state_, alpha, score_unit<D>(params_));
   }
 
   /// Waits for the next item's record and Q; false at the end of the queue. With Q in registers the
   /// stage is released here, else by release_query() after the item's last QK.
   __device__ __forceinline__ bool next_item(WorkRecord& record, QueryOperand<D>& query) {
     ptx::wait(barriers_.query_full(query_.stage), query_.parity);
-    record = *reinterpret_cast<const WorkRecord*>(shared_ + D::kRecordOffset + 32 * query_.stage);
+    const unsigned char* item = shared_ + D::kRecordOffset + D::kItemBytes * query_.stage;
+    record = *reinterpret_cast<const WorkRecord*>(item);
     if (record.num_partial < 0) return false;
+    if constexpr (D::kVarlen) sequence_ = *reinterpret_cast<const Sequence*>(item + 32);
     query.load(base_ + D::kQueryOffset +
                (query_.stage * D::kWarpgroups + warpgroup_) * D::kQueryBytes);
     if constexpr (D::kQueryInRegisters) release_query();
     return true;
+  }
+
+  /// Of the record that next_item() gave last.
+  __device__ __forceinline__ Sequence sequence() const {
+    if constexpr (D::kVarlen)
+      return sequence_;
+    else
+      return {0, params_.seq_q, 0, params_.position_offset};
   }
 
   __device__ __forceinline__ void release_query() {
@@ -216,7 +221,7 @@ class Consumer {
     ptx::pin(out);
     release(barriers_.value_empty(value_.stage));
     value_.next();
-    const float scale_log2 = D::kSoftcap ? softcap_log2() : params_.scale_log2;
+    const float scale_log2 = score_unit<D>(params_);
     if (D::kMerge || part < 0) {
       rows.store(OwnAccumulators<D>{out}, state_, scale_log2);
     } else if (store_part<D>(params_, part, warpgroup_, out, state_)) {
@@ -244,6 +249,7 @@ class Consumer {
                                              float (&scores)[D::kScoreRegisters],
                                              float (&out)[D::kOutRegisters],
                                              u32 (&weights)[D::kScoreRegisters / 2]) {
+    score_rows_ = ScoreRows<D>(params_, record, sequence(), warpgroup_);
     ptx::wgmma_wait<0>();
     ptx::pin(scores);
     // Not before the wait: the assembler serialises matrix instructions when registers that later
@@ -320,6 +326,8 @@ class Consumer {
   Ring<D::kQueryStages> query_;
   Ring<D::kStages> key_, value_;
   SoftmaxState state_;
+  Sequence sequence_;  // with Config::kVarlen
+  ScoreRows<D> score_rows_;
 };
 
 }  // namespace stof

@@ -84,10 +84,16 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
     WorkRecord record{};
     record.num_partial = -1;
     if (ticket < params.num_records) record = params.records[ticket];
+    Sequence sequence{0, params.seq_q, 0, 0};
+    if constexpr (D::kVarlen)
+      if (record.num_partial >= 0) sequence = params.sequences[record.batch];
+    const i32 batch = D::kVarlen ? 0 : record.batch;
 
     ptx::wait(barriers.query_empty(query.stage), query.parity ^ 1);
     if (lane == 0) {
-      *reinterpret_cast<WorkRecord*>(shared + D::kRecordOffset + 32 * query.stage) = record;
+      unsigned char* item = shared + D::kRecordOffset + D::kItemBytes * query.stage;
+      *reinterpret_cast<WorkRecord*>(item) = record;
+      if constexpr (D::kVarlen) *reinterpret_cast<Sequence*>(item + 32) = sequence;
       const int total = record.num_partial + record.num_full;
       const u32 full = barriers.query_full(query.stage);
       ptx::arrive_expect_bytes(full, total > 0 ? D::kWarpgroups * D::kQueryBytes : 0);
@@ -95,8 +101,9 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
         for (int w = 0; w < D::kWarpgroups; ++w)
           load_chunks(
               base + D::kQueryOffset + (query.stage * D::kWarpgroups + w) * D::kQueryBytes, maps.q,
-              full, D::kChunksQk, 64, record.q_row + (D::kPackHeads ? 0 : 64 * w),
-              params.residue_rows_q, record.head + (D::kPackHeads ? w : 0), record.batch);
+              full, D::kChunksQk, 64,
+              sequence.q_begin + record.q_row + (D::kPackHeads ? 0 : 64 * w),
+              params.residue_rows_q, record.head + (D::kPackHeads ? w : 0), batch);
       }
     }
     query.next();
@@ -116,10 +123,13 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
         ptx::wait(barriers.key_empty(key.stage), key.parity ^ 1);
         if (lane == 0) {
           const u32 full = barriers.key_full(key.stage);
+          if constexpr (D::kNeedsKeys)  // published by the arrival
+            *reinterpret_cast<i32*>(shared + D::kKeyPositionOffset + 8 * key.stage) =
+                tile * D::kTileKv;
           ptx::arrive_expect_bytes(full, D::kKeyBytes + (payload >= 0 ? D::kPayloadBytes : 0));
-          load_chunks(base + D::kKeyOffset + key.stage * D::kKeyBytes, maps.k, full,
-                         D::kChunksQk, D::kTileKv, tile * D::kTileKv, params.residue_rows_kv, head_kv,
-                      record.batch);
+          load_chunks(base + D::kKeyOffset + key.stage * D::kKeyBytes, maps.k, full, D::kChunksQk,
+                      D::kTileKv, sequence.kv_begin + tile * D::kTileKv, params.residue_rows_kv,
+                      head_kv, batch);
           if (payload >= 0)
             ptx::load_bytes(base + D::kPayloadOffset + key.stage * D::kPayloadBytes,
                             params.payloads + static_cast<i64>(payload) * D::kPayloadBytes,
@@ -133,8 +143,8 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
           const u32 full = barriers.value_full(value.stage);
           ptx::arrive_expect_bytes(full, D::kValueBytes);
           load_chunks(base + D::kValueOffset + value.stage * D::kValueBytes, maps.v, full,
-                         D::kChunksV, D::kTileKv, previous_tile * D::kTileKv, params.residue_rows_kv,
-                      head_kv, record.batch);
+                      D::kChunksV, D::kTileKv, sequence.kv_begin + previous_tile * D::kTileKv,
+                      params.residue_rows_kv, head_kv, batch);
         }
         value.next();
       }

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "backend/cpu/attention/check.h"
+#include "backend/cpu/attention/problem.h"
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/device_plan.h"
 #include "backend/cuda/device.h"
@@ -23,8 +24,11 @@ struct KernelParams {
   std::int32_t num_records, num_heads_q, heads_per_group, seq_q, step, residue_rows_q,
       residue_rows_kv;
   float scale_log2, softcap, scale;
+  CUdeviceptr sequences = 0, alibi_slopes = 0, sink = 0, bias = 0;
+  std::int64_t alibi_stride = 0, sink_stride = 0, bias_strides[4] = {0, 0, 0, 0};
+  std::int32_t seq_kv = 0, position_offset = 0, bias_pairs = 0, zero = 0;
 };
-static_assert(sizeof(KernelParams) == 144, "records.cuh asserts the same");
+static_assert(sizeof(KernelParams) == 240, "records.cuh asserts the same");
 
 /// {head_dim, row in residue, residue, heads, batch} in boxes of 64 columns x `box_rows` rows,
 /// swizzled by 128 bytes.
@@ -80,10 +84,6 @@ void check_problem(const AttentionProblem& problem) {
     STOF_CHECK(head_dim >= 8 && head_dim <= 512 && head_dim % 8 == 0, kUnsupported,
                "{}: the GPU kernels take multiples of 8 from 8 to 512, got {}; use the CPU", field,
                head_dim);
-  STOF_CHECK(!problem.alibi && !problem.bias && !problem.sink, kUnsupported,
-             "options: the GPU kernels have scale, softcap and LSE; required {}{}{}: use the CPU",
-             problem.alibi ? "alibi " : "", problem.bias ? "bias " : "",
-             problem.sink ? "sink" : "");
   STOF_CHECK(!problem.scale || *problem.scale > 0, kUnsupported,
              "scale: the GPU kernels take positive scales, got {}", *problem.scale);
 }
@@ -121,6 +121,34 @@ void check_outputs(const AttentionTensors& t) {
   STOF_CHECK(TensorView(t.lse).is_contiguous(), kUnsupported,
              "lse: the GPU kernels write a contiguous tensor, got {}; make it contiguous",
              TensorView(t.lse).describe());
+}
+
+CUdeviceptr address_of(const TensorView& tensor) {
+  return reinterpret_cast<CUdeviceptr>(tensor.data);
+}
+
+/// The operands of ALiBi, bias and sink.
+void set_score_operands(const AttentionProblem& p, const AttentionTensors& t, std::int64_t step,
+                        KernelParams* params) {
+  params->seq_kv = static_cast<std::int32_t>(p.seq_kv);
+  params->position_offset = static_cast<std::int32_t>(cpu::position_offset(p));
+  if (p.alibi) {
+    params->alibi_slopes = address_of(t.alibi_slopes);
+    params->alibi_stride = t.alibi_slopes.strides[0];
+  }
+  if (p.sink) {
+    params->sink = address_of(t.sink);
+    params->sink_stride = t.sink.strides[0];
+  }
+  if (!p.bias) return;
+  const TensorView bias = cpu::expand_bias(p, t.bias);
+  params->bias = address_of(bias);
+  bool even = params->bias % 8 == 0;
+  for (int i = 0; i < 4; ++i) {
+    params->bias_strides[i] = bias.strides[i];
+    if (i < 3) even &= bias.strides[i] % 2 == 0;
+  }
+  params->bias_pairs = even && bias.strides[3] == 1 && step == 1;
 }
 
 /// One launch, ready: kernel and lists in device memory.
@@ -297,6 +325,7 @@ void AttentionPlan::run(const AttentionTensors& t, void* stream) const try {
                         scale * std::numbers::log2e_v<float>,
                         p.softcap,
                         scale};
+    set_score_operands(p, t, pass.step, &params);
     launch(pass, params, t, static_cast<CUstream>(stream));
   }
 } catch (const Error& error) {

@@ -13,9 +13,18 @@ using mask::BlockMask;
 using mask::Mask;
 using mask::ScoreShape;
 
-/// The copy engine's boxes must lie in one residue or hold whole ones.
-bool tiles_fit(std::int64_t residue_rows, std::int64_t tile) {
-  return residue_rows % tile == 0 || tile % residue_rows == 0;
+/// The copy engine's boxes must lie in one residue or hold whole ones. A kernel that computes with
+/// key positions counts them on from a tile's first key, so there key tiles must lie in one.
+bool tiles_fit(const AttentionProblem& problem, std::int64_t step,
+               const codegen::AttentionConfig& config) {
+  const auto fits = [](std::int64_t residue_rows, std::int64_t tile) {
+    return residue_rows % tile == 0 || tile % residue_rows == 0;
+  };
+  const std::int64_t keys = problem.seq_kv / step;
+  if (step == 1) return true;
+  if (config.needs_keys() && keys % config.tile_kv != 0) return false;
+  return config.family != KernelFamily::kSm90 ||
+         (fits(problem.seq_q / step, 64) && fits(keys, config.tile_kv));
 }
 
 std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& problem,
@@ -26,9 +35,7 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
   std::vector<Pass> passes;
   for (const auto& config :
        hopper ? sm90_configs(problem, shared_heads) : sm80_configs(problem, shared_heads, target)) {
-    if (hopper && step > 1 &&
-        !(tiles_fit(problem.seq_q / step, 64) && tiles_fit(problem.seq_kv / step, config.tile_kv)))
-      continue;
+    if (!tiles_fit(problem, step, config)) continue;
     passes.push_back(
         {config, blocks, step,
          predict_us(make_workload(problem, *blocks, config, target), unit_costs(config, target))});
@@ -39,14 +46,12 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
 /// A merging pass holds the stored rows beside what every pass holds; with two slabs a warp all of
 /// it twice.
 bool can_merge(const codegen::AttentionConfig& config) {
+  if (config.bias) return false;
   if (config.family == KernelFamily::kSm80)
     return config.threads() * config.blocks_per_sm <= 256 && config.tile_kv <= 64 &&
            config.warp_slabs * config.head_dim_v <= 128;
-  constexpr int kOtherRegisters = 30;
-  const int scores = config.tile_kv / 2, weights = config.tile_kv / 4;
-  const int output = config.head_dim_v / 2, stored = config.head_dim_v / 4;
-  const int query = config.query_in_registers ? (config.head_dim_qk + 15) / 16 * 4 : 0;
-  return scores + weights + output + stored + query + kOtherRegisters <= config.consumer_registers;
+  const int others = config.alibi ? 50 : 30, stored = config.head_dim_v / 4;
+  return sm90_held_registers(config) + stored + others <= config.consumer_registers;
 }
 
 const Pass& cheapest(const std::vector<Pass>& passes) {
@@ -98,6 +103,7 @@ std::vector<Candidate> family_candidates(KernelFamily family, const AttentionPro
     for (const Pass& merging : passes_for(family, problem, far.blocks, far.step, target)) {
       if (first.empty() || !can_merge(merging.config)) continue;
       Candidate both{{cheapest(first), merging}, "", {}};
+      both.passes[0].config.sink = false;  // joins once, when a row has seen all it sees
       both.passes[1].config.merge = true;
       candidates.push_back(std::move(both));
     }

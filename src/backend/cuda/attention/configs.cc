@@ -13,6 +13,9 @@ Config base_config(const AttentionProblem& problem) {
   config.head_dim_qk = static_cast<int>(problem.head_dim_qk);
   config.head_dim_v = static_cast<int>(problem.head_dim_v);
   config.softcap = problem.softcap > 0;
+  config.alibi = problem.alibi;
+  config.bias = problem.bias;
+  config.sink = problem.sink;
   return config;
 }
 
@@ -87,15 +90,35 @@ std::vector<Config> broad_configs(const Config& base) {
   return {config};
 }
 
-}  // namespace
+/// A bias also holds a batch of loaded values (kernels/attention/scores.cuh), row addresses and
+/// bounds: what compiles without spills (tests/cuda/kernel_build_test.cc).
+bool bias_fits(const Config& config) {
+  const int batch = config.softcap || config.tile_kv <= 64 ? 8 : 16;
+  if (config.softcap && config.tile_kv >= 128) return false;
+  return sm90_held_registers(config) + 44 + batch <= config.consumer_registers;
+}
 
-std::vector<Config> sm90_configs(const AttentionProblem& problem, bool shared_heads) {
+std::vector<Config> all_configs(const AttentionProblem& problem, bool shared_heads) {
   const Config base = base_config(problem);
   const std::int64_t widest = std::max(problem.head_dim_qk, problem.head_dim_v);
   const bool can_pack = problem.num_heads_q / problem.num_heads_kv % 2 == 0 && shared_heads;
   if (widest <= 64) return narrow_configs(base);
   if (widest <= 128) return middle_configs(base, can_pack);
   return broad_configs(base);
+}
+
+}  // namespace
+
+int sm90_held_registers(const Config& config) {
+  const int scores = config.tile_kv / 2, weights = config.tile_kv / 4;
+  const int query = config.query_in_registers ? (config.head_dim_qk + 15) / 16 * 4 : 0;
+  return scores + weights + config.head_dim_v / 2 + query;
+}
+
+std::vector<Config> sm90_configs(const AttentionProblem& problem, bool shared_heads) {
+  std::vector<Config> configs = all_configs(problem, shared_heads);
+  if (problem.bias) std::erase_if(configs, [](const Config& c) { return !bias_fits(c); });
+  return configs;
 }
 
 }  // namespace stof::cuda

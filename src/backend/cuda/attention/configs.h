@@ -25,6 +25,10 @@ struct KernelTarget {
 std::string infeasible(codegen::KernelFamily family, const AttentionProblem& problem,
                        const KernelTarget& target);
 
+/// Registers a thread of the Hopper kernel holds throughout: scores, weights, output and, where the
+/// configuration says so, queries.
+int sm90_held_registers(const codegen::AttentionConfig& config);
+
 /// shared_heads: all heads of a batch entry have one mask, so that they can be packed.
 std::vector<codegen::AttentionConfig> sm90_configs(const AttentionProblem& problem,
                                                    bool shared_heads);

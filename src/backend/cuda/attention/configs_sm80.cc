@@ -16,6 +16,9 @@ Config base_config(const AttentionProblem& problem, const KernelTarget& target) 
   config.head_dim_qk = static_cast<int>(problem.head_dim_qk);
   config.head_dim_v = static_cast<int>(problem.head_dim_v);
   config.softcap = problem.softcap > 0;
+  config.alibi = problem.alibi;
+  config.bias = problem.bias;
+  config.sink = problem.sink;
   config.warpgroups = 1;
   config.tile_kv = 64;
   config.load_bytes = target.alignment % 16 == 0 ? 16 : target.alignment % 4 == 0 ? 4 : 2;
@@ -42,6 +45,7 @@ std::vector<Config> narrow_configs(const Config& base) {
   Config small = base;  // 64 x 64
   small.query_in_registers = true;
   small.blocks_per_sm = 4;
+  if (base.bias) return {wide, tall, small};  // what a bias holds would spill in long_tile
   return {wide, tall, long_tile, small};
 }
 
@@ -50,7 +54,7 @@ std::vector<Config> middle_configs(const Config& base, const KernelTarget& targe
   Config wide = base;  // 128 x 64
   wide.warp_slabs = 2;
   wide.blocks_per_sm = 2;
-  if (base.softcap || blocks_that_fit(wide, 2, target) < 2) wide.tile_kv = 32;
+  if (base.softcap || base.needs_keys() || blocks_that_fit(wide, 2, target) < 2) wide.tile_kv = 32;
   if (blocks_that_fit(wide, 2, target) < 2) wide.stages = 1;
   Config small = base;  // 64 x 64
   small.query_in_registers = true;

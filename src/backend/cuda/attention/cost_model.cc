@@ -9,6 +9,12 @@
 namespace stof::cuda {
 namespace {
 
+/// What score modifications add to a tile, estimated from instructions and bytes, not measured:
+/// ALiBi one multiply-add a score beside about ten operations; a bias is read once a score, at a
+/// multiprocessor's share of 4.8 TB/s.
+constexpr double kAlibiFactor = 1.1;
+constexpr double kBiasBytesPerNs = 36;
+
 /// Key intervals [begin, end) in elements, ascending; touching ones need not be merged.
 struct Span {
   std::int64_t begin, end;
@@ -135,7 +141,10 @@ Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& m
   return work;
 }
 
-UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target) {
+namespace {
+
+/// Without what score modifications add.
+UnitCosts plain_unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target) {
   const Calibration& calibration = Calibration::of_gpu(target.gpu);
   const double merge_ns = config.merge ? kMergeItemNs : 0;
   if (const CalibratedKernel* same = calibration.find(config))
@@ -152,6 +161,21 @@ UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget&
                        work(like.rows, like.tile_kv, 2 * like.head_dim);
   return {like.costs.full_ns * ratio, like.costs.partial_ns * ratio,
           like.costs.item_ns * std::max(1.0, ratio) + merge_ns, like.costs.launch_ns};
+}
+
+}  // namespace
+
+UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target) {
+  codegen::AttentionConfig plain = config;
+  plain.alibi = plain.bias = plain.sink = plain.varlen = false;
+  UnitCosts costs = plain_unit_costs(plain, target);
+  for (double* tile_ns : {&costs.full_ns, &costs.partial_ns}) {
+    if (config.alibi) *tile_ns *= kAlibiFactor;
+    if (config.bias)
+      *tile_ns += 4.0 * config.query_rows() * config.heads_per_record() * config.tile_kv *
+                  config.blocks_per_sm / kBiasBytesPerNs;
+  }
+  return costs;
 }
 
 double predict_us(const Workload& work, const UnitCosts& costs) {

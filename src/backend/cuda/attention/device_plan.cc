@@ -178,7 +178,7 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPl
       for (const std::size_t i :
            items_of_pattern[static_cast<std::size_t>(plan.pattern_index(b, h))]) {
         const ItemLists& l = lists[i];
-        if (config.merge && l.sees_nothing) continue;  // nothing to add
+        if (config.merge && l.sees_nothing && !config.sink) continue;  // nothing to add
         queue.push_back({{plan.items[i].q_tile * config.query_rows(), static_cast<std::int32_t>(h),
                           static_cast<std::int32_t>(b), l.num_partial, l.num_full, l.partial_begin,
                           l.run_begin, -1},

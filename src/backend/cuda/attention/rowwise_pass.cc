@@ -115,6 +115,9 @@ std::string rowwise_infeasible(const AttentionProblem& problem, const KernelTarg
     return fmt::format("takes head dimensions up to 256, the problem has {}", widest);
   if (target.alignment % 16 != 0)
     return fmt::format("needs operands aligned to 16 bytes, the plan is for {}", target.alignment);
+  if (problem.alibi || problem.bias || problem.sink)
+    return fmt::format("has no{}{}{}", problem.alibi ? " alibi" : "", problem.bias ? " bias" : "",
+                       problem.sink ? " sink" : "");
   return "";
 }
 

@@ -2,6 +2,7 @@
 // kernels/ptx/math.cuh in plain C++.
 
 #include <cmath>
+#include <cstring>
 
 #include "machine.h"
 #include "ptx/types.cuh"
@@ -13,6 +14,12 @@ inline float exp2(float x) { return std::exp2(x); }
 inline float log2(float x) { return std::log2(x); }
 inline float tanh(float x) { return std::tanh(x); }
 inline float infinity() { return HUGE_VALF; }
+inline float opaque(float x) { return x; }
+inline i32 bits_of(float x) {
+  i32 bits;
+  std::memcpy(&bits, &x, 4);
+  return bits;
+}
 
 template <class Value>
 struct EmulatedElement {

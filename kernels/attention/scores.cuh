@@ -1,0 +1,148 @@
+#pragma once
+// Score modifications, between the matrix product and the mask's bits: scale, softcap, ALiBi and
+// bias, in this order. Written once for every kernel with the accumulator layout of softmax.cuh.
+
+#include "attention/rows.cuh"
+#include "ptx/math.cuh"
+
+namespace stof {
+
+/// What turns a score as modify() leaves it into an exponent of 2. ALiBi and bias are added in that
+/// unit; elsewhere the factor stays in the softmax's multiply-add, where it costs nothing.
+template <class D>
+__device__ __forceinline__ float score_unit(const AttentionParams& params) {
+  constexpr float kLog2e = 1.44269504088896f;
+  if constexpr (D::kAlibi || D::kBias)
+    return 1.0f;
+  else if constexpr (D::kSoftcap)
+    return params.softcap * kLog2e;
+  else
+    return params.scale_log2;
+}
+
+/// What a thread needs to modify the scores of its two rows; made once an item.
+template <class D>
+class ScoreRows {
+ public:
+  ScoreRows() = default;
+  __device__ __forceinline__ ScoreRows(const AttentionParams& params, const WorkRecord& record,
+                                       const Sequence& sequence, int warpgroup) {
+    if constexpr (D::kAlibi || D::kBias) {
+      const ThreadRows<D> rows(record, warpgroup);
+      if constexpr (D::kAlibi) slope2_ = params.alibi_slopes[rows.head * params.alibi_stride] * kLog2e;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const i32 last = sequence.seq_q - 1;  // rows past the end are computed, never stored
+        const i32 token =
+            query_token<D>(params, rows.position[r] < last ? rows.position[r] : last);
+        query_[r] = token + sequence.position_offset;
+        if constexpr (D::kBias)
+          bias_[r] = params.bias + record.batch * params.bias_strides[0] +
+                     rows.head * params.bias_strides[1] + token * params.bias_strides[2];
+      }
+    }
+  }
+
+  /// The tile's first column is token `first_key`, the next ones follow in steps of params.step.
+  template <int kRegisters>
+  __device__ __forceinline__ void modify(float (&scores)[kRegisters], const AttentionParams& params,
+                                         i32 first_key) const {
+    float unit = params.scale_log2;
+    if constexpr (D::kSoftcap) {
+      const float inner = params.scale / params.softcap;
+#pragma unroll
+      for (int i = 0; i < kRegisters; ++i) scores[i] = ptx::tanh(scores[i] * inner);
+      unit = params.softcap * kLog2e;
+    }
+    if constexpr (D::kAlibi) {
+      // slope * distance is linear in the column: one product a row and tile, one fma a score.
+      // Opaque, or the compiler would compute every column's share ahead of the tile loop and hold
+      // it in a register.
+      const float slope_of_step = ptx::opaque(slope2_ * static_cast<float>(params.step));
+      float base[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        base[r] = slope2_ * static_cast<float>(first_key + first_column() * params.step - query_[r]);
+#pragma unroll
+      for (int i = 0; i < kRegisters; ++i)
+        scores[i] = scores[i] * unit + (base[(i >> 1) & 1] + slope_of_step * column(i));
+      unit = 1.0f;
+    }
+    if constexpr (D::kBias) {
+      if (params.bias_pairs && first_key + 2 * kRegisters <= params.seq_kv)
+        add_pairs(scores, unit, params, first_key);
+      else
+        add_elements(scores, unit, params, first_key);
+    }
+  }
+
+ private:
+  static constexpr float kLog2e = 1.44269504088896f;
+
+  /// Biases in flight at a time; more would hide more of their latency, and spill. The compiler would
+  /// load all at once: Params::zero makes the next batch's addresses depend on this batch's results.
+  static constexpr int kBatch = D::kScoreRegisters <= 32 || D::kSoftcap ? 8 : 16;
+
+  /// Column of register i, beside the thread's first.
+  static __device__ __forceinline__ constexpr int column(int i) { return 8 * (i / 4) + (i & 1); }
+  static __device__ __forceinline__ i32 first_column() {
+    return 2 * (static_cast<i32>(ptx::thread_index()) & 3);
+  }
+
+  /// Finite biases may be as large as float32 goes (masks are often given so) and must not turn
+  /// into -inf by the change of unit: they are held where that leaves them finite.
+  static __device__ __forceinline__ float added(float score, float unit, float bias) {
+    constexpr float kLargest = 1e38f;
+    const float sum = score * unit + fmaxf(bias, -kLargest) * kLog2e;
+    return bias == -ptx::infinity() ? bias : sum;
+  }
+
+  /// The last kCount scores before `end`, or-ed.
+  template <int kCount, int kRegisters>
+  static __device__ __forceinline__ i32 any_bits(const float (&scores)[kRegisters], int end) {
+    i32 bits = 0;
+#pragma unroll
+    for (int i = 1; i <= kCount; ++i) bits |= ptx::bits_of(scores[end - i]);
+    return bits;
+  }
+
+  template <int kRegisters>
+  __device__ __forceinline__ void add_pairs(float (&scores)[kRegisters], float unit,
+                                            const AttentionParams& params, i32 first_key) const {
+    i32 offset = first_key + first_column();
+#pragma unroll
+    for (int i = 0; i < kRegisters; i += 2) {
+      if (i > 0 && i % kBatch == 0) offset += any_bits<kBatch>(scores, i) & params.zero;
+      const float2 pair =
+          *reinterpret_cast<const float2*>(bias_[(i >> 1) & 1] + offset + column(i));
+      scores[i] = added(scores[i], unit, pair.x);
+      scores[i + 1] = added(scores[i + 1], unit, pair.y);
+    }
+  }
+
+  /// Any strides; the mask's bits hide columns past the last key. (In residue order the tile lies in
+  /// one residue and has none.)
+  template <int kRegisters>
+  __device__ __forceinline__ void add_elements(float (&scores)[kRegisters], float unit,
+                                               const AttentionParams& params, i32 first_key) const {
+    const i64 step = params.step * params.bias_strides[3];
+    const i32 keys = params.seq_kv - first_key - first_column();  // from this thread's first on
+    i64 offset = first_key * params.bias_strides[3] + first_column() * step;
+#pragma unroll
+    for (int i = 0; i < kRegisters; i += 4) {  // two columns of both rows
+      if (i > 0) offset += 8 * step;
+      if (i > 0 && i % kBatch == 0) offset += any_bits<kBatch>(scores, i) & params.zero;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float bias = column(i + j) < keys ? bias_[j >> 1][offset + (j & 1) * step] : 0.0f;
+        scores[i + j] = added(scores[i + j], unit, bias);
+      }
+    }
+  }
+
+  float slope2_ = 0.0f;  // ALiBi's, in log2 units
+  i32 query_[2];         // query token + position offset
+  const float* bias_[2];
+};
+
+}  // namespace stof

@@ -1,0 +1,47 @@
+#pragma once
+// Operands of the CPU tests, guard bytes included, in device memory.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "cpu/operands.h"
+
+namespace stof::check {
+
+/// How far a result may be from the oracle's, by dtype and softcap (tanh.approx is good to 2^-11).
+struct Limits {
+  double frobenius, worst, lse;
+};
+Limits limits_of(const AttentionProblem& problem);
+
+/// "" where out (and LSE) are as expected, else what is wrong: non-finite elements must agree, the
+/// error of the whole tensor and of its worst element stay below the limits.
+std::string difference(const std::vector<double>& out, const std::vector<double>& lse,
+                       const cpu::Result& expected, const Limits& limits);
+
+/// A copy of every operand's memory on the device.
+class DeviceOperands {
+ public:
+  explicit DeviceOperands(cpu::Operands& host);
+  /// The operands' views, of device memory.
+  AttentionTensors tensors() const;
+  /// Fills the memory of out and LSE with NaN, guards included.
+  void poison() const;
+  /// Copies out and LSE back into the host's operands.
+  void download_outputs() const;
+  /// Whether the inputs' memory still holds what the host's does.
+  bool inputs_unchanged() const;
+
+ private:
+  struct Copy {
+    cpu::GuardedTensor* host;
+    cuda::DeviceBuffer memory;
+  };
+
+  cpu::Operands& host_;
+  std::vector<Copy> copies_;  ///< q, k, v, out, lse, slopes, bias, sink; undefined ones are empty
+};
+
+}  // namespace stof::check

@@ -1,0 +1,197 @@
+#include "gpu/option_checks.h"
+
+#include <cstdio>
+#include <limits>
+
+#include "backend/cuda/attention/candidates.h"
+#include "gpu/device_operands.h"
+#include "gpu/random_attention.h"
+#include "stof/cuda_attention.h"
+#include "stof/error.h"
+
+namespace stof::check {
+namespace {
+
+using cpu::Layout;
+
+/// Few head dimensions, since every kernel met is compiled; lengths that the oracle can follow.
+AttentionProblem small_problem(Draw& draw) {
+  AttentionProblem p = random_problem(draw);
+  struct Kind {
+    std::int64_t qk, v;
+    DType dtype;
+  };
+  const Kind kind = draw.one_of<Kind>({{64, 64, DType::kBFloat16},
+                                       {64, 64, DType::kBFloat16},
+                                       {128, 128, DType::kBFloat16},
+                                       {128, 128, DType::kBFloat16},
+                                       {80, 40, DType::kFloat16},
+                                       {192, 128, DType::kFloat16}});
+  p.head_dim_qk = kind.qk;
+  p.head_dim_v = kind.v;
+  p.dtype = kind.dtype;
+  p.softcap = 0;
+  p.batch = draw.between(1, 2);
+  p.num_heads_kv = draw.between(1, 2);
+  p.num_heads_q = p.num_heads_kv * draw.one_of({1, 2, 3});
+  p.seq_q = draw.one_of<std::int64_t>({1, 64, 127, 129, 200, 256, 384, 512});
+  p.seq_kv = draw.between(0, 2) ? p.seq_q : draw.one_of<std::int64_t>({1, 63, 137, 320, 700});
+  return p;
+}
+
+cpu::Layouts random_layouts(Draw& draw) {
+  const auto written = [&] {
+    return draw.one_of({Layout::kContiguous, Layout::kRowsFirst, Layout::kPadded});
+  };
+  const auto read = [&] {
+    return draw.one_of({Layout::kContiguous, Layout::kRowsFirst, Layout::kPadded,
+                        Layout::kExpandedBatch, Layout::kExpandedRows});
+  };
+  cpu::Layouts layouts;
+  layouts.q = written();
+  layouts.k = read();
+  layouts.v = read();
+  layouts.out = written();
+  layouts.bias = draw.one_of({Layout::kContiguous, Layout::kRowsFirst, Layout::kTransposed});
+  return layouts;
+}
+
+/// Any broadcast of [batch, heads, seq_q, seq_kv], down to missing leading dimensions.
+Dims random_bias_shape(Draw& draw, const AttentionProblem& p) {
+  const auto extent = [&](std::int64_t full) { return draw.between(0, 1) ? full : 1; };
+  switch (draw.between(0, 3)) {
+    case 0:
+      return {p.batch, p.num_heads_q, p.seq_q, p.seq_kv};
+    case 1:
+      return {p.seq_q, p.seq_kv};
+    case 2:
+      return {p.num_heads_q, 1, p.seq_kv};
+    default:
+      return {extent(p.batch), extent(p.num_heads_q), extent(p.seq_q), extent(p.seq_kv)};
+  }
+}
+
+/// Hides some pairs by the largest negative number, as masks are often given: rows that see nothing
+/// else must still average.
+void add_extremes(Draw& draw, cpu::GuardedTensor* bias) {
+  const std::vector<double> values = bias->values();
+  std::size_t next = 0;
+  const bool all = draw.between(0, 3) == 0;
+  bias->fill([&] {
+    const double value = values[next++];
+    return value < -1.2 || (all && value < 1.5) ? -std::numeric_limits<float>::max() : value;
+  });
+}
+
+/// Cheapest, dearest and one between.
+std::vector<std::string> some_candidates(Draw& draw, const AttentionProblem& p,
+                                         const mask::Mask& expression,
+                                         const cuda::KernelTarget& target) {
+  const auto all = cuda::enumerate_candidates(p, expression, target);
+  std::vector<std::string> names = {all.front().name()};
+  if (all.size() > 1) names.push_back(all.back().name());
+  if (all.size() > 2)
+    names.push_back(
+        all[static_cast<std::size_t>(draw.between(1, static_cast<std::int64_t>(all.size()) - 2))]
+            .name());
+  return names;
+}
+
+std::string run_kernel(const AttentionProblem& p, const mask::Mask& expression,
+                       const std::string& kernel, cpu::Operands& operands,
+                       const DeviceOperands& device, const cpu::Result& expected) {
+  const auto plan = cuda::AttentionPlan::build(p, expression, kernel);
+  std::vector<std::uint8_t> first_out, first_lse;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    device.poison();
+    plan.run(device.tensors(), nullptr);
+    device.download_outputs();
+    std::string wrong =
+        difference(operands.out.values(), operands.lse.values(), expected, limits_of(p));
+    if (!operands.out.guards_intact() || !operands.lse.guards_intact())
+      wrong = "wrote outside its outputs";
+    if (!wrong.empty()) return wrong;
+    if (repeat == 0) {
+      first_out = operands.out.bytes();
+      first_lse = operands.lse.bytes();
+    } else if (first_out != operands.out.bytes() || first_lse != operands.lse.bytes()) {
+      return "a second run gave other bits";
+    }
+  }
+  return device.inputs_unchanged() ? "" : "changed an input";
+}
+
+}  // namespace
+
+const std::vector<std::string>& option_names() {
+  static const std::vector<std::string> names = {"strides", "alibi", "bias", "sink", "options"};
+  return names;
+}
+
+bool check_option(const cuda::Device& device, const std::string& option, std::uint64_t seed) {
+  Draw draw(seed);
+  AttentionProblem p = small_problem(draw);
+  const bool all = option == "options";
+  p.alibi = option == "alibi" || (all && draw.between(0, 1));
+  p.bias = option == "bias" || (all && draw.between(0, 1));
+  p.sink = option == "sink" || (all && draw.between(0, 1));
+  if (all && draw.between(0, 1)) p.softcap = 20;
+  const mask::Mask expression = random_mask(draw, p);
+  const cpu::Layouts layouts = random_layouts(draw);
+  cpu::Operands operands(p, seed, layouts, p.bias ? random_bias_shape(draw, p) : Dims{});
+  if (p.bias) add_extremes(draw, &operands.bias);
+  if (p.sink && draw.between(0, 1))  // far above and below what it joins
+    operands.sink.fill([&] { return static_cast<double>(draw.between(-40, 40)); });
+  const cpu::Result expected = cpu::reference_of(expression, operands);
+  const DeviceOperands on_device(operands);
+  const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,
+                                  device.facts().num_sms, 16};
+  bool right = true;
+  for (const std::string& kernel : some_candidates(draw, p, expression, target)) {
+    std::string wrong;
+    try {
+      wrong = run_kernel(p, expression, kernel, operands, on_device, expected);
+    } catch (const Error& error) {
+      wrong = error.what();
+    }
+    if (wrong.empty()) continue;
+    right = false;
+    std::printf("BAD %s seed %lu: %s mask %s kernel %s q %s k %s v %s out %s bias %s: %s\n",
+                option.c_str(), seed, p.describe().c_str(), expression.describe().c_str(),
+                kernel.c_str(), operands.q.view().strides.to_string().c_str(),
+                operands.k.view().strides.to_string().c_str(),
+                operands.v.view().strides.to_string().c_str(),
+                operands.out.view().strides.to_string().c_str(),
+                p.bias ? operands.bias.view().shape.to_string().c_str() : "none", wrong.c_str());
+  }
+  return right;
+}
+
+bool check_refusals() {
+  AttentionProblem p;
+  p.num_heads_q = p.num_heads_kv = 4;
+  p.seq_q = p.seq_kv = 256;
+  p.head_dim_qk = p.head_dim_v = 64;
+  p.dtype = DType::kFloat16;
+  p.return_lse = true;
+  const auto plan = cuda::AttentionPlan::build(p, mask::causal());
+  cpu::Operands operands(p, 1);
+  const DeviceOperands device(operands);
+  bool right = true;
+  for (const bool bad_lse : {false, true}) {
+    AttentionTensors refused = device.tensors();
+    if (bad_lse)
+      refused.lse.strides = {p.num_heads_q * p.seq_q, 1, p.num_heads_q};
+    else
+      refused.out.strides = {p.seq_q * 4 * 64, 64, 4 * 64 + 4, 1};
+    try {
+      plan.run(refused, nullptr);
+      std::printf("BAD strides: %s accepted\n", bad_lse ? "lse" : "out");
+      right = false;
+    } catch (const Error&) {
+    }
+  }
+  return right;
+}
+
+}  // namespace stof::check

@@ -1,0 +1,15 @@
+#pragma once
+// Random attention problems and masks for checks on a GPU.
+
+#include "gpu/draw.h"
+#include "stof/attention.h"
+
+namespace stof::check {
+
+/// Any shape and type the kernels take, without score modifications but softcap.
+AttentionProblem random_problem(Draw& draw);
+
+/// A mask of every kind the kernels treat differently.
+mask::Mask random_mask(Draw& draw, const AttentionProblem& problem);
+
+}  // namespace stof::check

@@ -25,7 +25,7 @@ static_assert(sizeof(KernelParams) == 192, "config.cuh asserts the same");
 
 /// Bytes that an SM draws from L2 in a nanosecond, and a block's time from its start to its first
 /// key and from its last to its end. Guesses until measured: an H200's L2 gives about 5.3 TB/s.
-constexpr double kBytesPerNs = 40, kBlockNs = 1800, kLaunchNs = 1500, kChunkNs = 250;
+constexpr double kBytesPerNs = 40, kBlockNs = 1800, kLaunchNs = 1050, kChunkNs = 250, kWarpNs = 110;
 
 /// More chunks than these are no short sequence and no sparse row.
 constexpr std::int64_t kMostChunks = 200'000;
@@ -72,12 +72,12 @@ double predict_rowwise_us(const AttentionProblem& problem, const RowwiseLists& l
   const double transfer = bytes_of(problem, items + static_cast<double>(lists.total_chunks)) /
                           kBytesPerNs / target.num_sms;
   const auto block_ns = [&](double chunks) {
-    return kBlockNs + kChunkNs * std::ceil(chunks / config.warps) + 60.0 * config.warps;
+    return kBlockNs + kChunkNs * std::ceil(chunks / config.warps);
   };
   const double waves =
       std::ceil(items / (static_cast<double>(target.num_sms) * config.blocks_per_sm));
   const double mean = static_cast<double>(lists.total_chunks) / std::max(items, 1.0);
-  return (kLaunchNs +
+  return (kLaunchNs + kWarpNs * config.warps +
           std::max({transfer + kBlockNs, waves * block_ns(mean), block_ns(lists.longest)})) /
          1000;
 }

@@ -39,8 +39,9 @@ struct GpuModel {
 class AttentionPlan {
  public:
   /// Builds for the kernel the model picks, or for one named as candidates() does. `alignment`:
-  /// bytes that divide the addresses of q, k and v and their strides but the last; below 16 slower
-  /// kernels run. Throws NotFound without a GPU, Unsupported naming what no kernel can honour.
+  /// bytes that divide the addresses of q, k, v and out and their strides but the last; below 16
+  /// slower kernels run. Throws NotFound without a GPU, Unsupported naming what no kernel can
+  /// honour.
   static AttentionPlan build(const AttentionProblem& problem, const mask::Mask& mask,
                              const std::string& kernel = "", int device = 0, int alignment = 16);
 
@@ -48,10 +49,10 @@ class AttentionPlan {
   static std::vector<CandidateFacts> candidates(const AttentionProblem& problem,
                                                 const mask::Mask& mask, const GpuModel& gpu = {});
 
-  /// Tensors are device memory with the problem's shapes, aligned as the plan was built for; out
-  /// and its strides in multiples of 16 bytes, the last stride 1 element. Asynchronous on `stream`
-  /// (a CUstream; null = default stream); neither allocates nor synchronises, so it can be captured
-  /// in a CUDA graph.
+  /// Tensors are device memory with the problem's shapes, aligned as the plan was built
+  /// for, with a last stride of 1 element; lse is contiguous. Asynchronous on `stream` (a CUstream;
+  /// null = default stream); neither allocates nor synchronises, so it can be captured in a CUDA
+  /// graph.
   void run(const AttentionTensors& tensors, void* stream) const;
 
   const AttentionProblem& problem() const;

@@ -93,7 +93,8 @@ class OutputRows {
 #pragma unroll
         for (int i = 0; i < kWide; ++i) stored_[r][i] = *wide(r, i);
 #pragma unroll
-        for (int i = 0; i < kNarrow; ++i) stored_narrow_[r][i] = *narrow(r, i);
+        for (int i = 0; i < kNarrow; ++i)
+          if (is_stored(4 * kWide + i)) stored_narrow_[r][i] = load_pair(narrow(r, i));
       }
     }
   }
@@ -158,15 +159,17 @@ class OutputRows {
         u32 word = packed(block, r);
         if constexpr (D::kMerge)
           word = D::Element::add_scaled(word, stored_narrow_[r][i], stored[r]);
-        if (inside_[r]) *narrow(r, i) = word;
+        if (inside_[r] && is_stored(4 * kWide + i)) store_pair(narrow(r, i), word);
       }
     }
   }
 
  private:
-  // Blocks of 8 columns: four at a time through a quad transpose, 16 bytes a lane; the rest by word.
+  // Blocks of 8 columns: four at a time through a quad transpose, 16 bytes a lane, where rows are so
+  // aligned; the rest by pairs of elements.
   static constexpr int kBlocks = D::kOutRegisters / 4;
-  static constexpr int kWide = kBlocks / 4, kNarrow = kBlocks % 4;
+  static constexpr int kWide = D::kStoreBytes == 16 ? kBlocks / 4 : 0;
+  static constexpr int kNarrow = kBlocks - 4 * kWide;
 
   /// Where warpgroups divide the columns, the last one's may reach past head_dim_v.
   __device__ __forceinline__ bool is_stored(int block) const {
@@ -176,8 +179,20 @@ class OutputRows {
   __device__ __forceinline__ uint4* wide(int r, int i) const {
     return reinterpret_cast<uint4*>(out_[r] + (4 * i + lane_in_quad()) * 8);
   }
-  __device__ __forceinline__ u32* narrow(int r, int i) const {
-    return reinterpret_cast<u32*>(out_[r] + (4 * kWide + i) * 8 + 2 * lane_in_quad());
+  __device__ __forceinline__ unsigned short* narrow(int r, int i) const {
+    return out_[r] + (4 * kWide + i) * 8 + 2 * lane_in_quad();
+  }
+  static __device__ __forceinline__ void store_pair(unsigned short* target, u32 pair) {
+    if constexpr (D::kStoreBytes >= 4) {
+      *reinterpret_cast<u32*>(target) = pair;
+    } else {
+      target[0] = static_cast<unsigned short>(pair);
+      target[1] = static_cast<unsigned short>(pair >> 16);
+    }
+  }
+  static __device__ __forceinline__ u32 load_pair(const unsigned short* source) {
+    if constexpr (D::kStoreBytes >= 4) return *reinterpret_cast<const u32*>(source);
+    return source[0] | static_cast<u32>(source[1]) << 16;
   }
 
   int first_column_;

@@ -39,7 +39,7 @@ struct AttentionConfig {
   // sm80 only:
   int warp_slabs = 1;          ///< 64-row slabs of a warpgroup, 1..2: K and V are read once for all
   bool split_columns = false;  ///< the two warpgroups share rows and halve the output's columns
-  int load_bytes = 16;         ///< 16, 4 or 2: divides the operands' addresses and strides
+  int load_bytes = 16;         ///< 16, 4 or 2: divides addresses and strides of q, k, v and out
 
   /// 64-row slabs of a block.
   int slabs() const;

@@ -238,7 +238,8 @@ void run_kind(const cuda::Device& device, const std::string& kind, int cases, st
     std::printf("%d runs of kernels\n", kernels_run);
   } else {
     for (int i = 0; i < cases; ++i)
-      tally->add(check::check_option(device, kind, first + static_cast<std::uint64_t>(i)));
+      tally->add(
+          check::check_option(device, kind, first + static_cast<std::uint64_t>(i), kernel_part));
   }
 }
 

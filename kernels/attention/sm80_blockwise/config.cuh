@@ -17,6 +17,8 @@ struct MmaDerived : Config {
   static constexpr int kSlabs = Config::kWarpSlabs * Config::kRowGroups;
   static constexpr int kThreads = 128 * Config::kRowGroups * Config::kColumnGroups;
 
+  static constexpr int kStoreBytes = Config::kLoadBytes;  // divides out's address and strides
+
   /// Columns of one 128-byte swizzled row of 16-bit elements.
   static constexpr int kChunk = 64;
   static constexpr int kStepsQk = (Config::kHeadDimQk + 15) / 16;

@@ -51,6 +51,8 @@ struct Derived : Config {
   static constexpr int kNumBarriers = 2 * Config::kQueryStages + 4 * Config::kStages;
   static constexpr int kSharedBytes = kBarrierOffset + 8 * kNumBarriers;
 
+  static constexpr int kStoreBytes = 16;  // divides out's address and strides
+
   static constexpr int kThreads = 128 * (Config::kWarpgroups + 1);
   static constexpr int kConsumerWarps = 4 * Config::kWarpgroups;
 };

@@ -97,7 +97,9 @@ struct KernelOperands {
   KernelOperand q, k, v;
 };
 
-KernelOperand make_operand(const TensorView& tensor, const char* name, int alignment) {
+/// Throws Unsupported unless a [b, h, s, d] tensor's address and strides are divisible by
+/// `alignment` bytes.
+void check_alignment(const TensorView& tensor, const char* name, int alignment) {
   bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data) % alignment == 0;
   for (int i = 0; i < 3; ++i)
     aligned &= tensor.shape[i] == 1 || tensor.strides[i] * 2 % alignment == 0;
@@ -105,18 +107,16 @@ KernelOperand make_operand(const TensorView& tensor, const char* name, int align
              "{}: the plan is for addresses and strides divisible by {} bytes, got {}; make it "
              "contiguous or plan for a smaller alignment",
              name, alignment, tensor.describe());
+}
+
+KernelOperand make_operand(const TensorView& tensor, const char* name, int alignment) {
+  check_alignment(tensor, name, alignment);
   return {tensor.data, tensor.strides[0] * 2, tensor.strides[1] * 2, tensor.strides[2] * 2};
 }
 
 /// What the kernel takes of the tensors it writes, beyond what every backend checks.
-void check_outputs(const AttentionTensors& t) {
-  bool aligned = reinterpret_cast<std::uintptr_t>(t.out.data) % 16 == 0;
-  for (int i = 0; i < 3; ++i) aligned &= t.out.shape[i] == 1 || t.out.strides[i] % 8 == 0;
-  STOF_CHECK(
-      aligned, kUnsupported,
-      "out: the GPU kernels store 16 bytes at a time: expected an address divisible by 16 and "
-      "strides in multiples of 8 elements, got {}; make it contiguous",
-      TensorView(t.out).describe());
+void check_outputs(const AttentionTensors& t, int alignment) {
+  check_alignment(t.out, "out", alignment);
   if (!t.lse.defined()) return;
   STOF_CHECK(TensorView(t.lse).is_contiguous(), kUnsupported,
              "lse: the GPU kernels write a contiguous tensor, got {}; make it contiguous",
@@ -294,7 +294,7 @@ void AttentionPlan::run(const AttentionTensors& t, void* stream) const try {
   const Impl& impl = *impl_;
   const AttentionProblem& p = impl.problem;
   cpu::check_tensors(p, cpu::dense_shapes(p), t);
-  check_outputs(t);
+  check_outputs(t, impl.rowwise ? 16 : impl.passes.front().config.load_bytes);
   impl.device.use();  // the caller may be a thread that never touched the GPU
   if (impl.rowwise) return impl.rowwise->launch(p, t, static_cast<CUstream>(stream));
   const float scale = p.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim_qk)));

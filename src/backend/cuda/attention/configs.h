@@ -13,7 +13,7 @@ namespace stof::cuda {
 struct KernelTarget {
   int compute_capability = 90;  ///< major * 10 + minor
   int num_sms = 132;
-  int alignment = 16;    ///< bytes that divide every address and stride of q, k and v
+  int alignment = 16;    ///< bytes that divide every address and stride of q, k, v and out
   std::string gpu = {};  ///< name, to find its calibration; empty: what is shipped
 
   /// Shared memory of an SM, and the most a block may ask for.

@@ -7,7 +7,7 @@
 namespace stof::codegen {
 namespace {
 
-constexpr int kItemBytes = 128;  // kernels/attention/sm80_blockwise/kernel.cuh
+constexpr int kStreamBytes = 448;  // kernels/attention/sm80_blockwise/stream.cuh
 
 int chunks(int columns) { return (columns + 63) / 64; }
 
@@ -22,7 +22,7 @@ int sm80_shared_bytes(const AttentionConfig& config) {
   const int query = config.slabs() * 64 * 128 * chunks(config.head_dim_qk);
   const int value_chunks = chunks(out_columns(config) * (config.split_columns ? 2 : 1));
   const int stage = config.tile_kv * 128 * (chunks(config.head_dim_qk) + value_chunks);
-  return query + config.stages * stage + kItemBytes;
+  return query + config.stages * stage + kStreamBytes;
 }
 
 std::string sm80_name(const AttentionConfig& config) {
@@ -38,6 +38,7 @@ std::string sm80_name(const AttentionConfig& config) {
                                      {config.alibi, "_alibi"},
                                      {config.bias, "_bias"},
                                      {config.sink, "_sink"},
+                                     {config.varlen, "_varlen"},
                                      {config.merge, "_merge"}})
     if (flag) text += suffix;
   return text;
@@ -76,7 +77,7 @@ struct Config {{
   static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
   static constexpr int kWarpSlabs = {slabs}, kRowGroups = {rows}, kColumnGroups = {columns};
   static constexpr int kTileKv = {kv}, kStages = {stages}, kLoadBytes = {load};
-  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kMerge = {merge}, kVarlen = false;
+  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kMerge = {merge}, kVarlen = {varlen};
   static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kSink = {sink};
 }};
 static_assert(MmaDerived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
@@ -97,7 +98,7 @@ attention(const __grid_constant__ stof::AttentionParams params, const __grid_con
       fmt::arg("qreg", flag(config.query_in_registers)), fmt::arg("pack", flag(config.pack_heads)),
       fmt::arg("softcap", flag(config.softcap)), fmt::arg("alibi", flag(config.alibi)),
       fmt::arg("bias", flag(config.bias)), fmt::arg("sink", flag(config.sink)),
-      fmt::arg("merge", flag(config.merge)),
+      fmt::arg("varlen", flag(config.varlen)), fmt::arg("merge", flag(config.merge)),
       fmt::arg("shared", config.shared_bytes()), fmt::arg("payload", config.payload_bytes()),
       fmt::arg("threads", config.threads()), fmt::arg("blocks", config.blocks_per_sm));
 }

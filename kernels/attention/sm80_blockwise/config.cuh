@@ -5,7 +5,7 @@
 
 namespace stof {
 
-constexpr int kItemBytes = 128;  // kernel.cuh's Item
+constexpr int kStreamBytes = 448;  // stream.cuh's Stream
 
 /// `Config` (emitted by src/codegen/attention_sm80.cc) has: Element, kHeadDimQk, kHeadDimV,
 /// kWarpSlabs, kRowGroups, kColumnGroups, kTileKv, kStages, kLoadBytes, kQueryInRegisters,
@@ -49,8 +49,8 @@ struct MmaDerived : Config {
   static constexpr int kStageBytes = kKeyBytes + kValueBytes;
 
   static constexpr int kStageOffset = kSlabs * kQueryBytes;
-  static constexpr int kItemOffset = kStageOffset + Config::kStages * kStageBytes;
-  static constexpr int kSharedBytes = kItemOffset + kItemBytes;
+  static constexpr int kStreamOffset = kStageOffset + Config::kStages * kStageBytes;
+  static constexpr int kSharedBytes = kStreamOffset + kStreamBytes;
 };
 
 }  // namespace stof

@@ -83,11 +83,16 @@ void add_extremes(Draw& draw, cpu::GuardedTensor* bias) {
   });
 }
 
-/// Cheapest, dearest and one between.
+/// Cheapest, dearest and one between of those whose names contain `part`.
 std::vector<std::string> some_candidates(Draw& draw, const AttentionProblem& p,
                                          const mask::Mask& expression,
-                                         const cuda::KernelTarget& target) {
-  const auto all = cuda::enumerate_candidates(p, expression, target);
+                                         const cuda::KernelTarget& target,
+                                         const std::string& part) {
+  auto all = cuda::enumerate_candidates(p, expression, target);
+  std::erase_if(all, [&](const cuda::Candidate& candidate) {
+    return candidate.name().find(part) == std::string::npos;
+  });
+  if (all.empty()) return {};
   std::vector<std::string> names = {all.front().name()};
   if (all.size() > 1) names.push_back(all.back().name());
   if (all.size() > 2)
@@ -128,7 +133,8 @@ const std::vector<std::string>& option_names() {
   return names;
 }
 
-bool check_option(const cuda::Device& device, const std::string& option, std::uint64_t seed) {
+bool check_option(const cuda::Device& device, const std::string& option, std::uint64_t seed,
+                  const std::string& kernel_part) {
   Draw draw(seed);
   AttentionProblem p = small_problem(draw);
   const bool all = option == "options";
@@ -146,8 +152,10 @@ bool check_option(const cuda::Device& device, const std::string& option, std::ui
   const DeviceOperands on_device(operands);
   const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,
                                   device.facts().num_sms, 16};
-  bool right = true;
-  for (const std::string& kernel : some_candidates(draw, p, expression, target)) {
+  const auto kernels = some_candidates(draw, p, expression, target, kernel_part);
+  bool right = !kernels.empty();
+  if (!right) std::printf("no kernel's name contains \"%s\"\n", kernel_part.c_str());
+  for (const std::string& kernel : kernels) {
     std::string wrong;
     try {
       wrong = run_kernel(p, expression, kernel, operands, on_device, expected);

@@ -54,7 +54,10 @@ std::vector<Config> middle_configs(const Config& base, const KernelTarget& targe
   Config wide = base;  // 128 x 64
   wide.warp_slabs = 2;
   wide.blocks_per_sm = 2;
-  if (base.softcap || base.needs_keys() || blocks_that_fit(wide, 2, target) < 2) wide.tile_kv = 32;
+  // Two slabs' scores of 64 keys beside what modifications hold would spill, as would the plain
+  // kernel in what is compiled for 10.0.
+  const bool holds_more = base.softcap || base.needs_keys() || target.compute_capability >= 100;
+  if (holds_more || blocks_that_fit(wide, 2, target) < 2) wide.tile_kv = 32;
   if (blocks_that_fit(wide, 2, target) < 2) wide.stages = 1;
   Config small = base;  // 64 x 64
   small.query_in_registers = true;

@@ -240,7 +240,7 @@ void Gemm::run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr wor
   const GemmPlanner::Choice& choice = *impl_->choice;
   const CublasLt& library = *choice.library;
   const float one = 1, zero = 0;
-  const auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void*>(address); };
+  const auto pointer = device_pointer;
   const Status status =
       library.multiply(library.handle(), impl_->operation.handle(), &one, pointer(weight),
                        choice.weight.handle(), pointer(x), choice.x.handle(), &zero, pointer(y),
@@ -258,7 +258,7 @@ std::string GemmPlanner::describe() const { return library_->describe(); }
 
 Gemm GemmPlanner::plan(const GemmShape& shape, CUdeviceptr bias) {
   STOF_ASSERT((bias != 0) == (shape.epilogue != Epilogue::kNone));
-  std::shared_ptr<const Choice>& choice = choices_[shape];
+  std::shared_ptr<const Choice>& choice = choices_[shape.describe()];
   auto make_gemm = [&] {
     return Gemm(std::unique_ptr<Gemm::Impl>(new Gemm::Impl{choice, {*library_, shape, bias}}));
   };

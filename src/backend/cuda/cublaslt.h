@@ -25,7 +25,6 @@ struct GemmShape {
   std::int64_t rows = 0, in = 0, out = 0;
   Epilogue epilogue = Epilogue::kNone;
 
-  auto operator<=>(const GemmShape&) const = default;
   /// "float16 [512, 384] x [1536, 384]^T + bias"
   std::string describe() const;
 };
@@ -75,7 +74,7 @@ class GemmPlanner {
   friend class Gemm;
   struct Choice;
   std::shared_ptr<const CublasLt> library_;
-  std::map<GemmShape, std::shared_ptr<const Choice>> choices_;
+  std::map<std::string, std::shared_ptr<const Choice>> choices_;  ///< by GemmShape::describe()
 };
 
 }  // namespace stof::cuda

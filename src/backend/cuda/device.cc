@@ -75,6 +75,8 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes, const std::string& what) : bytes_(
                                          : ""));
 }
 
+void* device_pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+
 DeviceBuffer::~DeviceBuffer() {
   if (address_ != 0) Driver::instance().cuMemFree(address_);
 }

@@ -39,6 +39,9 @@ class Device {
   CUcontext context_ = nullptr;
 };
 
+/// An address as the pointer that views and CUDA libraries take; never read on the host.
+void* device_pointer(CUdeviceptr address);
+
 /// Device memory; freed with its owner.
 class DeviceBuffer {
  public:

@@ -1,5 +1,7 @@
 #include "model/cuda/batch_plans.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -65,6 +67,7 @@ void BatchPlans::compile_ahead(const cuda::Device& device, const BertConfig& con
       }
   }
   std::vector<jit::CubinRequest> requests;
+  requests.reserve(sources.size());
   for (const auto& [name, source] : sources)
     requests.push_back({name, source, device.facts().target()});
   jit::cubins_for(requests);
@@ -80,9 +83,9 @@ std::vector<TextGroup> BatchPlans::groups(const PackedTexts& texts, const mask::
     ++groups.back().count;
   }
   if (plans_.size() + groups.size() > kMaxPlans) plans_.clear();
-  const Fingerprint mask_fingerprint = mask.fingerprint();
+  const std::string mask_key = mask.fingerprint().hex();
   for (TextGroup& group : groups) {
-    const PlanKey key{mask_fingerprint, group.count, group.length};
+    const std::string key = fmt::format("{} {} {}", mask_key, group.count, group.length);
     auto found = plans_.find(key);
     if (found == plans_.end()) {
       const AttentionProblem problem = problem_of(config_, dtype_, group.count, group.length);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <map>
-#include <tuple>
+#include <string>
 #include <vector>
 
 #include "backend/cuda/cublaslt.h"
@@ -46,14 +46,12 @@ class BatchPlans {
   static std::int64_t padded_rows(std::int64_t rows);
 
  private:
-  using PlanKey = std::tuple<Fingerprint, std::int64_t, std::int64_t>;  // mask, count, length
-
   int device_;
   const DeviceWeights& weights_;
   BertConfig config_;
   DType dtype_;
   cuda::GemmPlanner planner_;
-  std::map<PlanKey, cuda::AttentionPlan> plans_;
+  std::map<std::string, cuda::AttentionPlan> plans_;             ///< by mask, count and length
   std::map<std::int64_t, std::vector<LayerProducts>> products_;  ///< by padded rows
 };
 

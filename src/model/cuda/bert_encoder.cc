@@ -146,7 +146,7 @@ void CudaBertEncoder::Impl::upload(const PackedTexts& texts) {
 void CudaBertEncoder::Impl::attend(const std::vector<TextGroup>& groups) const {
   const std::int64_t hidden = config.hidden_size, head_dim = config.head_dim();
   const auto at = [](const cuda::DeviceBuffer& buffer, std::int64_t element) {
-    return reinterpret_cast<void*>(buffer.address() + static_cast<std::uint64_t>(element) * 2);
+    return cuda::device_pointer(buffer.address() + static_cast<std::uint64_t>(element) * 2);
   };
   for (const TextGroup& group : groups) {
     const Dims shape = {group.count, config.num_heads, group.length, head_dim};

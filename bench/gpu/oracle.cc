@@ -183,7 +183,8 @@ DeviceTensors::Errors DeviceTensors::compare(const mask::Mask& mask, int num_row
   const cuda::DeviceBuffer ref(q_rows.size() * dv * 8, "reference"),
       ref_lse(q_rows.size() * 8, "reference lse");
   const cuda::Kernel kernel =
-      helper_kernel(device_, "reference_rows", static_cast<int>(p.seq_kv * 8));
+      // A pair more than the scores: the compiler reads two at a time.
+      helper_kernel(device_, "reference_rows", static_cast<int>(p.seq_kv * 8 + 16));
   auto q = q_.address(), k = k_.address(), v = v_.address(), a = d_q.address(), c = d_kv.address(),
        bits = d_visible.address(), o = ref.address(), l = ref_lse.address();
   int seq_kv = static_cast<int>(p.seq_kv), dqk = static_cast<int>(p.head_dim_qk),

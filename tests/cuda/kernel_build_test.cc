@@ -41,10 +41,13 @@ std::vector<codegen::AttentionConfig> registered_configs(const Build& build) {
   problem.alibi = build.has('a');
   problem.bias = build.has('b');
   problem.sink = build.has('s');
+  // Merging passes with modifications are compiled at narrow heads only: minutes of CI otherwise.
+  const bool two_passes = build.options.empty() || build.head_dim_qk <= 64;
+  const mask::Mask mask =
+      two_passes ? mask::causal() & mask::strided(64, 128) : mask::causal() & mask::window(64, 0);
   std::vector<codegen::AttentionConfig> configs;
   std::set<std::string> names;
-  for (const auto& candidate :
-       enumerate_candidates(problem, mask::causal() & mask::strided(64, 128), build.target))
+  for (const auto& candidate : enumerate_candidates(problem, mask, build.target))
     for (const Pass& pass : candidate.passes)
       if (pass.config.family == build.family && names.insert(pass.config.name()).second)
         configs.push_back(pass.config);
@@ -92,7 +95,6 @@ INSTANTIATE_TEST_SUITE_P(Sm90, KernelBuild,
 INSTANTIATE_TEST_SUITE_P(Sm90Scores, KernelBuild,
                          testing::Values(Build{kSm90, kH200, 64, 64, DType::kBFloat16, "as"},
                                          Build{kSm90, kH200, 64, 64, DType::kFloat16, "abs"},
-                                         Build{kSm90, kH200, 128, 128, DType::kBFloat16, "as"},
                                          Build{kSm90, kH200, 128, 128, DType::kFloat16, "abs"},
                                          Build{kSm90, kH200, 256, 256, DType::kBFloat16, "abs"},
                                          Build{kSm90, kH200, 192, 128, DType::kFloat16, "abcs"},
@@ -101,7 +103,6 @@ INSTANTIATE_TEST_SUITE_P(Sm90Scores, KernelBuild,
 
 INSTANTIATE_TEST_SUITE_P(Sm80Scores, KernelBuild,
                          testing::Values(Build{kSm80, kA100, 64, 64, DType::kBFloat16, "abs"},
-                                         Build{kSm80, kH200, 128, 128, DType::kBFloat16, "as"},
                                          Build{kSm80, kH200, 128, 128, DType::kFloat16, "abs"},
                                          Build{kSm80, kA100, 256, 256, DType::kFloat16, "abcs"},
                                          Build{kSm80, kH200, 512, 512, DType::kFloat16, "abs"}),

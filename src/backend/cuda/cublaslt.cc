@@ -213,13 +213,13 @@ std::string GemmShape::describe() const {
 /// Layouts and algorithm of a shape.
 struct GemmPlanner::Choice {
   Choice(std::shared_ptr<const CublasLt> owner, const GemmShape& s)
-      : library(std::move(owner)),
+      : cublas(std::move(owner)),
         shape(s),
-        weight(*library, s.element, s.in, s.out),
-        x(*library, s.element, s.in, s.rows),
-        y(*library, s.element, s.out, s.rows) {}
+        weight(*cublas, s.element, s.in, s.out),
+        x(*cublas, s.element, s.in, s.rows),
+        y(*cublas, s.element, s.out, s.rows) {}
 
-  std::shared_ptr<const CublasLt> library;
+  std::shared_ptr<const CublasLt> cublas;
   GemmShape shape;
   MatrixLayout weight, x, y;
   Algorithm algorithm{};
@@ -238,15 +238,15 @@ Gemm& Gemm::operator=(Gemm&&) noexcept = default;
 void Gemm::run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr workspace,
                CUstream stream) const {
   const GemmPlanner::Choice& choice = *impl_->choice;
-  const CublasLt& library = *choice.library;
+  const CublasLt& cublas = *choice.cublas;
   const float one = 1, zero = 0;
   const auto pointer = device_pointer;
   const Status status =
-      library.multiply(library.handle(), impl_->operation.handle(), &one, pointer(weight),
-                       choice.weight.handle(), pointer(x), choice.x.handle(), &zero, pointer(y),
-                       choice.y.handle(), pointer(y), choice.y.handle(), &choice.algorithm,
-                       pointer(workspace), GemmPlanner::kWorkspaceBytes, stream);
-  if (status != 0) library.check(status, "computing " + choice.shape.describe());
+      cublas.multiply(cublas.handle(), impl_->operation.handle(), &one, pointer(weight),
+                      choice.weight.handle(), pointer(x), choice.x.handle(), &zero, pointer(y),
+                      choice.y.handle(), pointer(y), choice.y.handle(), &choice.algorithm,
+                      pointer(workspace), GemmPlanner::kWorkspaceBytes, stream);
+  if (status != 0) cublas.check(status, "computing " + choice.shape.describe());
 }
 
 GemmPlanner::GemmPlanner(const Device& device) {

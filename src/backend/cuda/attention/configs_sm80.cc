@@ -45,7 +45,8 @@ std::vector<Config> narrow_configs(const Config& base) {
   Config small = base;  // 64 x 64
   small.query_in_registers = true;
   small.blocks_per_sm = 4;
-  if (base.bias) return {wide, tall, small};  // what a bias holds would spill in long_tile
+  // What a bias or softcap holds would spill beside 96 keys' scores.
+  if (base.bias || base.softcap) return {wide, tall, small};
   return {wide, tall, long_tile, small};
 }
 

@@ -65,4 +65,37 @@ class AttentionPlan {
   std::shared_ptr<const Impl> impl_;
 };
 
+/// Packed sequences of unequal length ("varlen"), as plan_varlen_attention() has them: sequence i
+/// owns rows cu_seqlens_q[i] .. cu_seqlens_q[i+1] of q and out, likewise for k and v, and is masked
+/// with its own lengths. The lengths are part of the plan.
+class VarlenPlan {
+ public:
+  /// As AttentionPlan::build(); the problem's batch and lengths are taken from the cumulative
+  /// lengths. Throws what plan_varlen_attention() throws as well.
+  static VarlenPlan build(const AttentionProblem& problem, const mask::Mask& mask,
+                          const std::vector<std::int64_t>& cu_seqlens_q,
+                          const std::vector<std::int64_t>& cu_seqlens_kv,
+                          const std::string& kernel = "", int device = 0, int alignment = 16);
+
+  /// What can run the sequences, the model's pick first. Needs no GPU.
+  static std::vector<CandidateFacts> candidates(const AttentionProblem& problem,
+                                                const mask::Mask& mask,
+                                                const std::vector<std::int64_t>& cu_seqlens_q,
+                                                const std::vector<std::int64_t>& cu_seqlens_kv,
+                                                const GpuModel& gpu = {});
+
+  /// Tensors as of run_varlen_attention(), in device memory; otherwise as AttentionPlan::run().
+  void run(const AttentionTensors& tensors, void* stream) const;
+
+  /// With batch = sequences, seq_q and seq_kv = the longest.
+  const AttentionProblem& problem() const;
+  const PlanFacts& facts() const;
+
+  struct Impl;
+  explicit VarlenPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
 }  // namespace stof::cuda

@@ -43,7 +43,7 @@ struct alignas(16) Sequence {
   i32 q_begin;
   i32 seq_q;
   i32 kv_begin;
-  i32 position_offset;  // of ALiBi: distance is key - query - position_offset
+  i32 seq_kv;
 };
 
 /// Arguments of a forward attention kernel.
@@ -83,7 +83,7 @@ struct AttentionParams {
   i64 sink_stride;
   i64 bias_strides[4];
   i32 seq_kv;
-  i32 position_offset;            // see Sequence
+  i32 bottom_right;               // ALiBi's distance is key - query - (seq_kv - seq_q), else key - query
   i32 bias_pairs;                 // bias may be read two keys at a time: unit last stride, natural
                                   // order, every even key at an address divisible by 8
   i32 zero;                       // 0, which the compiler does not know; see scores.cuh

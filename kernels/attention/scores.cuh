@@ -35,7 +35,7 @@ class ScoreRows {
         const i32 last = sequence.seq_q - 1;  // rows past the end are computed, never stored
         const i32 token =
             query_token<D>(params, rows.position[r] < last ? rows.position[r] : last);
-        query_[r] = token + sequence.position_offset;
+        query_[r] = token + (params.bottom_right ? sequence.seq_kv - sequence.seq_q : 0);
         if constexpr (D::kBias)
           bias_[r] = params.bias + record.batch * params.bias_strides[0] +
                      rows.head * params.bias_strides[1] + token * params.bias_strides[2];

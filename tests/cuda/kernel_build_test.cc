@@ -6,6 +6,7 @@
 #include <set>
 
 #include "backend/cuda/attention/candidates.h"
+#include "backend/cuda/attention/packed_plan.h"
 #include "codegen/attention.h"
 #include "jit/nvrtc.h"
 #include "stof/error.h"
@@ -19,7 +20,7 @@ struct Build {
   KernelTarget target;
   std::int64_t head_dim_qk, head_dim_v;
   DType dtype;
-  std::string options;  ///< "a" ALiBi, "b" bias, "s" sink, "c" softcap
+  std::string options;  ///< "a" ALiBi, "b" bias, "s" sink, "c" softcap, "v" packed sequences
 
   bool has(char option) const { return options.find(option) != std::string::npos; }
   std::string gpu() const {
@@ -46,6 +47,12 @@ std::vector<codegen::AttentionConfig> registered_configs(const Build& build) {
   const mask::Mask mask =
       two_passes ? mask::causal() & mask::strided(64, 128) : mask::causal() & mask::window(64, 0);
   std::vector<codegen::AttentionConfig> configs;
+  if (build.has('v')) {
+    const auto packed = cpu::pack_sequences(problem, mask::causal(), {0, 100}, {0, 100});
+    for (const auto& candidate : packed_candidates(packed, blocks_of_parts(packed), build.target))
+      configs.push_back(candidate.config);
+    return configs;
+  }
   std::set<std::string> names;
   for (const auto& candidate : enumerate_candidates(problem, mask, build.target))
     for (const Pass& pass : candidate.passes)
@@ -98,14 +105,17 @@ INSTANTIATE_TEST_SUITE_P(Sm90Scores, KernelBuild,
                                          Build{kSm90, kH200, 128, 128, DType::kFloat16, "abs"},
                                          Build{kSm90, kH200, 256, 256, DType::kBFloat16, "abs"},
                                          Build{kSm90, kH200, 192, 128, DType::kFloat16, "abcs"},
-                                         Build{kSm90, kH200, 64, 40, DType::kFloat16, "abcs"}),
+                                         Build{kSm90, kH200, 64, 40, DType::kFloat16, "abcs"},
+                                         Build{kSm90, kH200, 64, 64, DType::kBFloat16, "asv"},
+                                         Build{kSm90, kH200, 128, 128, DType::kBFloat16, "asv"}),
                          name_of);
 
 INSTANTIATE_TEST_SUITE_P(Sm80Scores, KernelBuild,
                          testing::Values(Build{kSm80, kA100, 64, 64, DType::kBFloat16, "abs"},
                                          Build{kSm80, kH200, 128, 128, DType::kFloat16, "abs"},
                                          Build{kSm80, kA100, 256, 256, DType::kFloat16, "abcs"},
-                                         Build{kSm80, kH200, 512, 512, DType::kFloat16, "abs"}),
+                                         Build{kSm80, kH200, 512, 512, DType::kFloat16, "abs"},
+                                         Build{kSm80, kA100, 128, 128, DType::kBFloat16, "asv"}),
                          name_of);
 
 // What users of each GPU run most, and every branch of configs_sm80.cc somewhere.

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "attention/sm80_blockwise/kernel.cuh"
-#include "backend/cuda/attention/device_plan.h"
+#include "backend/cpu/attention/problem.h"
+#include "backend/cuda/attention/packed_plan.h"
 #include "mask/permute.h"
 #include "stof/block_mask.h"
 
@@ -23,17 +25,18 @@ namespace {
 using emulated::CopiesLand;
 
 /// One kernel configuration, as src/codegen/attention_sm80.cc would emit it. kModified: with ALiBi,
-/// bias and sink.
+/// bias and sink. kPacked: sequences of their own lengths, which have no bias.
 template <int kQk, int kV, int kSlabs, int kRows, int kColumns, int kKeys, int kRing, int kLoad,
-          bool kHeld, bool kPack, bool kModified = false>
+          bool kHeld, bool kPack, bool kModified = false, bool kPacked = false>
 struct EmulatedConfig {
   using Element = ptx::BFloat16;
   static constexpr int kHeadDimQk = kQk, kHeadDimV = kV;
   static constexpr int kWarpSlabs = kSlabs, kRowGroups = kRows, kColumnGroups = kColumns;
   static constexpr int kTileKv = kKeys, kStages = kRing, kLoadBytes = kLoad;
   static constexpr bool kQueryInRegisters = kHeld, kPackHeads = kPack, kMerge = false,
-                        kVarlen = false;
-  static constexpr bool kSoftcap = false, kAlibi = kModified, kBias = kModified, kSink = kModified;
+                        kVarlen = kPacked;
+  static constexpr bool kSoftcap = false, kAlibi = kModified, kBias = kModified && !kPacked,
+                        kSink = kModified;
 
   static codegen::AttentionConfig host() {
     codegen::AttentionConfig config;
@@ -48,7 +51,9 @@ struct EmulatedConfig {
     config.load_bytes = kLoad;
     config.query_in_registers = kHeld;
     config.pack_heads = kPack;
-    config.alibi = config.bias = config.sink = kModified;
+    config.alibi = config.sink = kModified;
+    config.bias = kBias;
+    config.varlen = kPacked;
     config.validate();
     return config;
   }
@@ -129,15 +134,41 @@ class Emulation {
     const auto config = Config::host();
     const auto blocks = build_block_mask(step == 1 ? bound : mask::permuted(bound, shape, step),
                                          shape, problem_.alignment);
-    launch(build_device_plan(problem_, build_mask_plan(blocks, plan_config(config)), config, 2),
+    launch(build_device_plan(problem_, build_mask_plan(blocks, plan_config(config)), config, 2), {},
            step, copies);
-    compare(bound);
+    compare([&](std::int64_t h, std::int64_t i, std::int64_t j) {
+      return bound.visible(0, h, i, j) ? std::optional(j - i - cpu::position_offset(problem_))
+                                       : std::nullopt;
+    });
+  }
+
+  /// The rows as sequences, each masked with its own lengths.
+  void check_packed(const mask::Mask& mask, const std::vector<std::int64_t>& cu_q,
+                    const std::vector<std::int64_t>& cu_kv, CopiesLand copies) {
+    SCOPED_TRACE("packed " + mask.describe());
+    const auto config = Config::host();
+    const auto packed = cpu::pack_sequences(problem_, mask, cu_q, cu_kv);
+    launch(build_packed_plan(packed, blocks_of_parts(packed), config, 2), sequences_of(packed), 1,
+           copies);
+    std::vector<mask::Mask> bound;
+    for (const auto& part : packed.parts)
+      bound.push_back(part.mask.bind(cpu::score_shape(part.problem), part.problem.alignment));
+    compare([&](std::int64_t h, std::int64_t i, std::int64_t j) -> std::optional<std::int64_t> {
+      std::size_t s = 0;
+      while (i >= cu_q[s + 1]) ++s;
+      if (j < cu_kv[s] || j >= cu_kv[s + 1]) return std::nullopt;
+      const std::size_t part = packed.part_of[s];
+      const std::int64_t query = i - cu_q[s], key = j - cu_kv[s];
+      if (!bound[part].visible(0, h, query, key)) return std::nullopt;
+      return key - query - cpu::position_offset(packed.parts[part].problem);
+    });
   }
 
  private:
   using D = MmaDerived<Config>;
 
-  void launch(const DevicePlan& plan, std::int64_t step, CopiesLand copies) {
+  void launch(const DevicePlan& plan, const std::vector<Sequence>& sequences, std::int64_t step,
+              CopiesLand copies) {
     BFloat16 poison;
     poison.bits = 0x7fc1;
     out_.assign(static_cast<std::size_t>(kBatch * kHeads * problem_.seq_q * problem_.head_dim_v),
@@ -170,7 +201,8 @@ class Emulation {
     params.scale = 1.0f / std::sqrt(static_cast<float>(problem_.head_dim_qk));
     params.scale_log2 = params.scale * 1.44269504f;
     params.seq_kv = seq_kv;
-    params.position_offset = position_offset();
+    params.bottom_right = problem_.alignment == mask::Alignment::kBottomRight;
+    params.sequences = reinterpret_cast<const stof::Sequence*>(sequences.data());
     params.alibi_slopes = kSlopes;
     params.sink = kSinks;
     params.alibi_stride = params.sink_stride = 1;
@@ -191,7 +223,9 @@ class Emulation {
     EXPECT_EQ(queue[1], 0u);
   }
 
-  void compare(const mask::Mask& bound) const {
+  /// distance(head, query, key): nothing where the key is not seen, else what ALiBi multiplies.
+  template <class Distance>
+  void compare(const Distance& distance) const {
     const std::int64_t columns = problem_.head_dim_v;
     double difference = 0, norm = 0;
     for (std::int64_t h = 0; h < kHeads; ++h)
@@ -199,8 +233,9 @@ class Emulation {
         double sum = 0, top = 0;
         std::vector<double> row(static_cast<std::size_t>(columns), 0);
         for (std::int64_t j = 0; j < problem_.seq_kv; ++j) {
-          if (!bound.visible(0, h, i, j)) continue;
-          const double score = logit(h, i, j);
+          const std::optional<std::int64_t> apart = distance(h, i, j);
+          if (!apart) continue;
+          const double score = logit(h, i, j, *apart);
           if (score == -HUGE_VAL) continue;
           if (sum == 0 || score > top) {
             const double rescale = sum == 0 ? 0 : std::exp(top - score);
@@ -234,17 +269,12 @@ class Emulation {
     EXPECT_LE(std::sqrt(difference), 4e-3 * std::sqrt(norm));
   }
 
-  int position_offset() const {
-    return problem_.alignment == mask::Alignment::kBottomRight
-               ? static_cast<int>(problem_.seq_kv - problem_.seq_q)
-               : 0;
-  }
-  double logit(std::int64_t h, std::int64_t i, std::int64_t j) const {
+  double logit(std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t apart) const {
     double score = 0;
     for (std::int64_t d = 0; d < problem_.head_dim_qk; ++d)
       score += q_.at(0, h, i, d) * k_.at(0, 0, j, d);
     score /= std::sqrt(problem_.head_dim_qk);
-    if (Config::kAlibi) score += kSlopes[h] * static_cast<double>(j - i - position_offset());
+    if (Config::kAlibi) score += kSlopes[h] * static_cast<double>(apart);
     if (Config::kBias)
       score += bias_[static_cast<std::size_t>(i * bias_strides_[0] + j * bias_strides_[1])];
     return score;
@@ -302,6 +332,20 @@ TEST(Sm80Emulated, AlibiBiasAndSinkInEveryOrderAndLayout) {
   odd.check(mask::causal(), 1, CopiesLand::kEarly);
   odd.transpose_bias();
   odd.check(mask::random_elements(0.3, 5), 1, CopiesLand::kLate);
+}
+
+TEST(Sm80Emulated, PackedSequencesOfAllLengths) {
+  using Plain = EmulatedConfig<32, 32, 1, 1, 1, 32, 2, 16, true, false, false, true>;
+  using Modified = EmulatedConfig<16, 16, 2, 1, 1, 64, 1, 16, false, true, true, true>;
+  Emulation<Plain> run(200, 230);
+  run.check_packed(mask::causal(), {0, 70, 70, 71, 200}, {0, 100, 101, 101, 230},
+                   CopiesLand::kLate);
+  run.check_packed(mask::per_batch({mask::all(), mask::window(20, 3)}), {0, 128, 200}, {0, 64, 230},
+                   CopiesLand::kEarly);
+  Emulation<Modified> modified(130, 210);
+  modified.check_packed(mask::window(30, 5), {0, 100, 130}, {0, 100, 210}, CopiesLand::kLate);
+  modified.align_last();
+  modified.check_packed(mask::causal(), {0, 60, 130, 130}, {0, 130, 150, 210}, CopiesLand::kLate);
 }
 
 TEST(Sm80Emulated, TwoWarpgroupsOverRowsAndOverColumns) {

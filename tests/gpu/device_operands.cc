@@ -104,4 +104,27 @@ bool DeviceOperands::inputs_unchanged() const {
   return true;
 }
 
+std::string run_twice(const AttentionProblem& problem, cpu::Operands& operands,
+                      const DeviceOperands& device, const cpu::Result& expected,
+                      const std::function<void()>& run) {
+  std::vector<std::uint8_t> first_out, first_lse;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    device.poison();
+    run();
+    device.download_outputs();
+    std::string wrong =
+        difference(operands.out.values(), operands.lse.values(), expected, limits_of(problem));
+    if (!operands.out.guards_intact() || !operands.lse.guards_intact())
+      wrong = "wrote outside its outputs";
+    if (!wrong.empty()) return wrong;
+    if (repeat == 0) {
+      first_out = operands.out.bytes();
+      first_lse = operands.lse.bytes();
+    } else if (first_out != operands.out.bytes() || first_lse != operands.lse.bytes()) {
+      return "a second run gave other bits";
+    }
+  }
+  return device.inputs_unchanged() ? "" : "changed an input";
+}
+
 }  // namespace stof::check

@@ -2,6 +2,7 @@
 // Operands of the CPU tests, guard bytes included, in device memory.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -43,5 +44,11 @@ class DeviceOperands {
   cpu::Operands& host_;
   std::vector<Copy> copies_;  ///< q, k, v, out, lse, slopes, bias, sink; undefined ones are empty
 };
+
+/// Runs twice on poisoned outputs. "" where the results are as expected, bit by bit the same,
+/// nothing else was written and no input changed; else what is wrong.
+std::string run_twice(const AttentionProblem& problem, cpu::Operands& operands,
+                      const DeviceOperands& device, const cpu::Result& expected,
+                      const std::function<void()>& run);
 
 }  // namespace stof::check

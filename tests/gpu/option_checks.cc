@@ -6,6 +6,7 @@
 #include "backend/cuda/attention/candidates.h"
 #include "gpu/device_operands.h"
 #include "gpu/random_attention.h"
+#include "gpu/varlen_checks.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
 
@@ -13,31 +14,6 @@ namespace stof::check {
 namespace {
 
 using cpu::Layout;
-
-/// Few head dimensions, since every kernel met is compiled; lengths that the oracle can follow.
-AttentionProblem small_problem(Draw& draw) {
-  AttentionProblem p = random_problem(draw);
-  struct Kind {
-    std::int64_t qk, v;
-    DType dtype;
-  };
-  const Kind kind = draw.one_of<Kind>({{64, 64, DType::kBFloat16},
-                                       {64, 64, DType::kBFloat16},
-                                       {128, 128, DType::kBFloat16},
-                                       {128, 128, DType::kBFloat16},
-                                       {80, 40, DType::kFloat16},
-                                       {192, 128, DType::kFloat16}});
-  p.head_dim_qk = kind.qk;
-  p.head_dim_v = kind.v;
-  p.dtype = kind.dtype;
-  p.softcap = 0;
-  p.batch = draw.between(1, 2);
-  p.num_heads_kv = draw.between(1, 2);
-  p.num_heads_q = p.num_heads_kv * draw.one_of({1, 2, 3});
-  p.seq_q = draw.one_of<std::int64_t>({1, 64, 127, 129, 200, 256, 384, 512});
-  p.seq_kv = draw.between(0, 2) ? p.seq_q : draw.one_of<std::int64_t>({1, 63, 137, 320, 700});
-  return p;
-}
 
 cpu::Layouts random_layouts(Draw& draw) {
   const auto written = [&] {
@@ -102,39 +78,17 @@ std::vector<std::string> some_candidates(Draw& draw, const AttentionProblem& p,
   return names;
 }
 
-std::string run_kernel(const AttentionProblem& p, const mask::Mask& expression,
-                       const std::string& kernel, cpu::Operands& operands,
-                       const DeviceOperands& device, const cpu::Result& expected) {
-  const auto plan = cuda::AttentionPlan::build(p, expression, kernel);
-  std::vector<std::uint8_t> first_out, first_lse;
-  for (int repeat = 0; repeat < 2; ++repeat) {
-    device.poison();
-    plan.run(device.tensors(), nullptr);
-    device.download_outputs();
-    std::string wrong =
-        difference(operands.out.values(), operands.lse.values(), expected, limits_of(p));
-    if (!operands.out.guards_intact() || !operands.lse.guards_intact())
-      wrong = "wrote outside its outputs";
-    if (!wrong.empty()) return wrong;
-    if (repeat == 0) {
-      first_out = operands.out.bytes();
-      first_lse = operands.lse.bytes();
-    } else if (first_out != operands.out.bytes() || first_lse != operands.lse.bytes()) {
-      return "a second run gave other bits";
-    }
-  }
-  return device.inputs_unchanged() ? "" : "changed an input";
-}
-
 }  // namespace
 
 const std::vector<std::string>& option_names() {
-  static const std::vector<std::string> names = {"strides", "alibi", "bias", "sink", "options"};
+  static const std::vector<std::string> names = {"strides", "alibi",   "bias",
+                                                 "sink",    "options", "varlen"};
   return names;
 }
 
 bool check_option(const cuda::Device& device, const std::string& option, std::uint64_t seed,
                   const std::string& kernel_part) {
+  if (option == "varlen") return check_varlen(device, seed, kernel_part);
   Draw draw(seed);
   AttentionProblem p = small_problem(draw);
   const bool all = option == "options";
@@ -158,7 +112,9 @@ bool check_option(const cuda::Device& device, const std::string& option, std::ui
   for (const std::string& kernel : kernels) {
     std::string wrong;
     try {
-      wrong = run_kernel(p, expression, kernel, operands, on_device, expected);
+      const auto plan = cuda::AttentionPlan::build(p, expression, kernel);
+      wrong = run_twice(p, operands, on_device, expected,
+                        [&] { plan.run(on_device.tensors(), nullptr); });
     } catch (const Error& error) {
       wrong = error.what();
     }

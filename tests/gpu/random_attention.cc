@@ -19,6 +19,30 @@ AttentionProblem random_problem(Draw& draw) {
   return p;
 }
 
+AttentionProblem small_problem(Draw& draw) {
+  AttentionProblem p = random_problem(draw);
+  struct Kind {
+    std::int64_t qk, v;
+    DType dtype;
+  };
+  const Kind kind = draw.one_of<Kind>({{64, 64, DType::kBFloat16},
+                                       {64, 64, DType::kBFloat16},
+                                       {128, 128, DType::kBFloat16},
+                                       {128, 128, DType::kBFloat16},
+                                       {80, 40, DType::kFloat16},
+                                       {192, 128, DType::kFloat16}});
+  p.head_dim_qk = kind.qk;
+  p.head_dim_v = kind.v;
+  p.dtype = kind.dtype;
+  p.softcap = 0;
+  p.batch = draw.between(1, 2);
+  p.num_heads_kv = draw.between(1, 2);
+  p.num_heads_q = p.num_heads_kv * draw.one_of({1, 2, 3});
+  p.seq_q = draw.one_of<std::int64_t>({1, 64, 127, 129, 200, 256, 384, 512});
+  p.seq_kv = draw.between(0, 2) ? p.seq_q : draw.one_of<std::int64_t>({1, 63, 137, 320, 700});
+  return p;
+}
+
 mask::Mask random_mask(Draw& draw, const AttentionProblem& p) {
   using namespace stof::mask;
   switch (draw.between(0, 11)) {

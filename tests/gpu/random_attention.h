@@ -9,6 +9,10 @@ namespace stof::check {
 /// Any shape and type the kernels take, without score modifications but softcap.
 AttentionProblem random_problem(Draw& draw);
 
+/// Few head dimensions, since every kernel met is compiled; lengths that the CPU's oracle can
+/// follow.
+AttentionProblem small_problem(Draw& draw);
+
 /// A mask of every kind the kernels treat differently.
 mask::Mask random_mask(Draw& draw, const AttentionProblem& problem);
 

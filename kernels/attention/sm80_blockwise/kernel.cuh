@@ -113,17 +113,25 @@ class MmaBlock {
     const QueryLoader loader(ptx::thread_index());
     const Item& item = item_at(n);
     const i32 batch = D::kVarlen ? 0 : item.record.batch;
-    const i32 first = item.record.q_row + (D::kVarlen ? item.sequence.q_begin : 0);
+    const i64 first = D::kVarlen ? item.sequence.q_begin * operands_.q.row_stride : 0;
 #pragma unroll 1
     for (int s = 0; s < D::kSlabs; ++s)
-      loader.load(base_ + s * D::kQueryBytes,
-                  head_rows(operands_.q, batch, item.record.head + (D::kPackHeads ? s : 0)),
-                  operands_.q.row_stride, first + (D::kPackHeads ? 0 : 64 * s), query_order());
+      loader.load(
+          base_ + s * D::kQueryBytes,
+          head_rows(operands_.q, batch, item.record.head + (D::kPackHeads ? s : 0)) + first,
+          operands_.q.row_stride, item.record.q_row + (D::kPackHeads ? 0 : 64 * s),
+          query_order(item));
   }
-  __device__ __forceinline__ TokenOrder query_order() const {
+  __device__ __forceinline__ TokenOrder query_order(const Item& item) const {
+    if constexpr (D::kVarlen) return {static_cast<u32>(item.sequence.seq_q), 1};
     return {static_cast<u32>(params_.residue_rows_q), static_cast<u32>(params_.step)};
   }
-  __device__ __forceinline__ TokenOrder key_order() const {
+  /// Of a sequence without keys no residue exists: all of its one hidden tile arrives as zero.
+  __device__ __forceinline__ TokenOrder key_order(const Item& item) const {
+    if constexpr (D::kVarlen) {
+      const u32 rows = static_cast<u32>(item.sequence.seq_kv);
+      return {rows > 0 ? rows : 1, rows > 0};
+    }
     return {static_cast<u32>(params_.residue_rows_kv), static_cast<u32>(params_.step)};
   }
   __device__ __forceinline__ u32 stage_base(int stage) const {
@@ -132,16 +140,15 @@ class MmaBlock {
   // K and V of step n, if it has a tile, into the stage of its number. Both of a pair share the
   // arithmetic.
   __device__ __forceinline__ u32 tile_position(int n) const {
-    const u32 position = static_cast<u32>(step_at(n).tile) * D::kTileKv;
-    return D::kVarlen ? position + item_at(n).sequence.kv_begin : position;
+    return static_cast<u32>(step_at(n).tile) * D::kTileKv;
   }
   __device__ __forceinline__ void load_keys(int n, u32 thread, u32 position) const {
     KeyLoader(thread).load(stage_base(n % D::kStages), item_at(n).keys, operands_.k.row_stride,
-                           position, key_order());
+                           position, key_order(item_at(n)));
   }
   __device__ __forceinline__ void load_values(int n, u32 thread, u32 position) const {
     ValueLoader(thread).load(stage_base(n % D::kStages) + D::kKeyBytes, item_at(n).values,
-                             operands_.v.row_stride, position, key_order());
+                             operands_.v.row_stride, position, key_order(item_at(n)));
   }
   __device__ __forceinline__ void load_keys(int n) const {
     if (step_at(n).flags & kHasTile) load_keys(n, ptx::thread_index(), tile_position(n));

@@ -21,7 +21,7 @@ constexpr i32 kFirstOfItem = 1, kLastOfItem = 2, kHasTile = 4, kNoMore = 8;
 struct Item {
   WorkRecord record;
   Sequence sequence;
-  const unsigned char* keys;  // row 0 of the key/value head
+  const unsigned char* keys;  // the sequence's first row of the key/value head
   const unsigned char* values;
 };
 
@@ -136,11 +136,12 @@ class Feeder {
     if constexpr (D::kVarlen)
       item.sequence = params_.sequences[record.batch];
     else
-      item.sequence = {0, params_.seq_q, 0, params_.position_offset};
+      item.sequence = {0, params_.seq_q, 0, params_.seq_kv};
     const i32 batch = D::kVarlen ? 0 : record.batch;  // a packed batch is one entry
     const i32 head_kv = record.head / params_.heads_per_group;
-    item.keys = head_rows(operands_.k, batch, head_kv);
-    item.values = head_rows(operands_.v, batch, head_kv);
+    const i32 first = D::kVarlen ? item.sequence.kv_begin : 0;
+    item.keys = head_rows(operands_.k, batch, head_kv) + first * operands_.k.row_stride;
+    item.values = head_rows(operands_.v, batch, head_kv) + first * operands_.v.row_stride;
   }
 
   const AttentionParams& params_;

@@ -207,7 +207,7 @@ class Consumer {
     if constexpr (D::kVarlen)
       return sequence_;
     else
-      return {0, params_.seq_q, 0, params_.position_offset};
+      return {0, params_.seq_q, 0, params_.seq_kv};
   }
 
   __device__ __forceinline__ void release_query() {

@@ -1,10 +1,9 @@
 #pragma once
 // Inside of AttentionPlan and VarlenPlan.
 
-#include <map>
-#include <utility>
 #include <vector>
 
+#include "backend/cpu/attention/packed.h"
 #include "stof/attention.h"
 
 namespace stof {
@@ -21,11 +20,8 @@ struct AttentionPlan::Impl {
   std::vector<std::vector<BatchHead>> heads_of;  ///< [num_patterns]
 };
 
-struct VarlenPlan::Impl {
-  AttentionProblem problem;  ///< batch = sequences, seq_q and seq_kv = the longest
-  std::vector<std::int64_t> cu_seqlens_q, cu_seqlens_kv;
-  std::vector<AttentionPlan> plans;  ///< distinct ones, batch 1 each
-  std::vector<std::size_t> plan_of;  ///< [sequences]
+struct VarlenPlan::Impl : cpu::PackedSequences {
+  std::vector<AttentionPlan> plans;  ///< of each part
 };
 
 namespace cpu {

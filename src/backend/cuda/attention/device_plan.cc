@@ -1,8 +1,10 @@
 #include "backend/cuda/attention/device_plan.h"
 
 #include <algorithm>
-#include <cstring>
+#include <map>
+#include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #include "backend/cuda/attention/queue.h"
 #include "core/check.h"
@@ -16,9 +18,14 @@ namespace {
 /// & 2), column 8*(i/4) + 2*(lane%4) + (i&1).
 class PayloadStore {
  public:
+  /// known: payloads of other plans in `out`, by content; null: there are none.
   PayloadStore(const plan::MaskPlan& plan, const codegen::AttentionConfig& config,
-               std::vector<std::uint32_t>* out)
-      : plan_(plan), config_(config), words_per_payload_(config.payload_bytes() / 4), out_(out) {}
+               std::map<Fingerprint, std::int32_t>* known, std::vector<std::uint32_t>* out)
+      : plan_(plan),
+        config_(config),
+        words_per_payload_(config.payload_bytes() / 4),
+        known_(known),
+        out_(out) {}
 
   std::int32_t converted(std::int32_t payload) {
     const auto [at, is_new] = of_plan_.try_emplace(payload, 0);
@@ -57,12 +64,17 @@ class PayloadStore {
           if (visible(row, column))
             words[slab * slab_words + i / 32 * 128 + thread] |= 1u << (i % 32);
         }
-    return index;
+    if (known_ == nullptr) return index;
+    const auto [at, is_new] =
+        known_->try_emplace(fingerprint_of(words, words_per_payload_ * 4), index);
+    if (!is_new) out_->resize(out_->size() - words_per_payload_);
+    return at->second;
   }
 
   const plan::MaskPlan& plan_;
   const codegen::AttentionConfig& config_;
   const std::size_t words_per_payload_;
+  std::map<Fingerprint, std::int32_t>* known_;
   std::vector<std::uint32_t>* out_;
   std::unordered_map<std::int32_t, std::int32_t> of_plan_;
   std::unordered_map<std::int64_t, std::int32_t> of_columns_;
@@ -105,6 +117,30 @@ ItemLists copy_lists(const plan::MaskPlan& plan, const plan::WorkItem& item,
   return lists;
 }
 
+/// Lists of a plan's items, and the items of each pattern by query tile.
+struct PartLists {
+  std::vector<ItemLists> items;
+  std::vector<std::vector<std::size_t>> items_of_pattern;
+};
+
+PartLists copy_part(const plan::MaskPlan& plan, const codegen::AttentionConfig& config,
+                    std::map<Fingerprint, std::int32_t>* known, DevicePlan* out) {
+  const std::int64_t ragged = plan.shape.seq_kv % config.tile_kv;
+  PayloadStore payloads(plan, config, known, &out->payloads);
+  PartLists lists;
+  lists.items.reserve(plan.items.size());
+  lists.items_of_pattern.resize(static_cast<std::size_t>(plan.num_patterns));
+  for (std::size_t i = 0; i < plan.items.size(); ++i) {
+    lists.items.push_back(copy_lists(plan, plan.items[i], ragged, &payloads, out));
+    lists.items_of_pattern[static_cast<std::size_t>(plan.items[i].pattern)].push_back(i);
+  }
+  for (auto& items : lists.items_of_pattern)
+    std::sort(items.begin(), items.end(), [&](std::size_t a, std::size_t b) {
+      return plan.items[a].q_tile < plan.items[b].q_tile;
+    });
+  return lists;
+}
+
 }  // namespace
 
 std::size_t DevicePlan::bytes() const {
@@ -135,24 +171,25 @@ plan::PlanConfig plan_config(const codegen::AttentionConfig& config) {
 
 DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
                              const codegen::AttentionConfig& config, int num_blocks) {
+  PlannedPart whole{&plan, std::vector<std::int32_t>(static_cast<std::size_t>(problem.batch))};
+  std::iota(whole.batches.begin(), whole.batches.end(), 0);
+  return build_device_plan(problem, {std::move(whole)}, config, num_blocks);
+}
+
+DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<PlannedPart>& parts,
+                             const codegen::AttentionConfig& config, int num_blocks) {
   const std::int64_t heads_per_record = config.heads_per_record();
   const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
   STOF_CHECK(group % heads_per_record == 0, kUnsupported,
              "{}: packs {} heads of one key/value head, the problem has {}", config.name(),
              heads_per_record, group);
-  STOF_CHECK(!config.pack_heads || plan.head_extent == 1, kUnsupported,
-             "{}: packed heads must share their mask", config.name());
-  const std::int64_t ragged = problem.seq_kv % config.tile_kv;
-
   DevicePlan out;
-  PayloadStore payloads(plan, config, &out.payloads);
-  std::vector<ItemLists> lists;
-  lists.reserve(plan.items.size());
-  std::vector<std::vector<std::size_t>> items_of_pattern(
-      static_cast<std::size_t>(plan.num_patterns));
-  for (std::size_t i = 0; i < plan.items.size(); ++i) {
-    lists.push_back(copy_lists(plan, plan.items[i], ragged, &payloads, &out));
-    items_of_pattern[static_cast<std::size_t>(plan.items[i].pattern)].push_back(i);
+  std::map<Fingerprint, std::int32_t> known;
+  std::vector<PartLists> lists;
+  for (const PlannedPart& part : parts) {
+    STOF_CHECK(!config.pack_heads || part.plan->head_extent == 1, kUnsupported,
+               "{}: packed heads must share their mask", config.name());
+    lists.push_back(copy_part(*part.plan, config, parts.size() > 1 ? &known : nullptr, &out));
   }
   constexpr std::size_t kMaxEntries = 0x7fffffff;  // the kernel counts in 32 bits
   STOF_CHECK(
@@ -160,10 +197,6 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPl
       "{}: the mask has {} partial tiles and {} runs, the GPU kernels take 2^31 of each; use a "
       "coarser mask",
       config.name(), out.partial.size(), out.runs.size());
-  for (auto& items : items_of_pattern)
-    std::sort(items.begin(), items.end(), [&](std::size_t a, std::size_t b) {
-      return plan.items[a].q_tile < plan.items[b].q_tile;
-    });
 
   // Heads whose K and V stay in L2 together are one locality.
   std::vector<QueuedItem> queue;
@@ -172,20 +205,24 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPl
   constexpr double kL2Share = 24e6;
   const auto kv_heads_per_locality =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(kL2Share / std::max(kv_bytes, 1.0)));
-  for (std::int64_t b = 0; b < problem.batch; ++b)
-    for (std::int64_t h = 0; h < problem.num_heads_q; h += heads_per_record) {
-      const std::int64_t locality = (b * problem.num_heads_kv + h / group) / kv_heads_per_locality;
-      for (const std::size_t i :
-           items_of_pattern[static_cast<std::size_t>(plan.pattern_index(b, h))]) {
-        const ItemLists& l = lists[i];
-        if (config.merge && l.sees_nothing && !config.sink) continue;  // nothing to add
-        queue.push_back({{plan.items[i].q_tile * config.query_rows(), static_cast<std::int32_t>(h),
-                          static_cast<std::int32_t>(b), l.num_partial, l.num_full, l.partial_begin,
-                          l.run_begin, -1},
-                         l.cost,
-                         locality});
+  for (std::size_t part = 0; part < parts.size(); ++part)
+    for (const std::int32_t b : parts[part].batches)
+      for (std::int64_t h = 0; h < problem.num_heads_q; h += heads_per_record) {
+        const plan::MaskPlan& plan = *parts[part].plan;
+        const std::int64_t locality =
+            (b * problem.num_heads_kv + h / group) / kv_heads_per_locality;
+        const std::int32_t pattern = plan.pattern_index(plan.shape.batch == 1 ? 0 : b, h);
+        for (const std::size_t i :
+             lists[part].items_of_pattern[static_cast<std::size_t>(pattern)]) {
+          const ItemLists& l = lists[part].items[i];
+          if (config.merge && l.sees_nothing && !config.sink) continue;  // nothing to add
+          queue.push_back(
+              {{plan.items[i].q_tile * config.query_rows(), static_cast<std::int32_t>(h), b,
+                l.num_partial, l.num_full, l.partial_begin, l.run_begin, -1},
+               l.cost,
+               locality});
+        }
       }
-    }
   constexpr std::size_t kMaxWorkspace = 64 << 20;
   fill_queue(std::move(queue), num_blocks,
              can_split(config) ? static_cast<std::int64_t>(kMaxWorkspace / part_bytes(config)) : 0,

@@ -42,8 +42,24 @@ bool can_split(const codegen::AttentionConfig& config);
 /// Device memory in which the blocks that share a query tile leave one part.
 std::size_t part_bytes(const codegen::AttentionConfig& config);
 
+/// One entry of a packed batch: where its rows begin and how many they are.
+struct Sequence {
+  std::int32_t q_begin, seq_q, kv_begin, seq_kv;
+};
+static_assert(sizeof(Sequence) == 16);
+
+/// A mask plan and the batch entries that run it.
+struct PlannedPart {
+  const plan::MaskPlan* plan;
+  std::vector<std::int32_t> batches;
+};
+
 /// A ragged last key tile becomes partial (its padding bits are 0), so that the kernel's full tiles
-/// need no bounds. `num_blocks` persistent blocks will pop the queue.
+/// need no bounds. `num_blocks` persistent blocks will pop the queue. Parts may have lengths of
+/// their own, `problem` the longest.
+DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<PlannedPart>& parts,
+                             const codegen::AttentionConfig& config, int num_blocks);
+/// One plan for the whole batch.
 DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
                              const codegen::AttentionConfig& config, int num_blocks);
 

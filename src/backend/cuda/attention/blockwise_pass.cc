@@ -1,0 +1,198 @@
+#include "backend/cuda/attention/blockwise_pass.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "backend/cpu/attention/check.h"
+#include "backend/cuda/attention/problem_check.h"
+#include "backend/cuda/kernel_cache.h"
+#include "backend/cuda/upload.h"
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+/// Mirrors AttentionParams in kernels/attention/records.cuh.
+struct KernelParams {
+  CUdeviceptr records, partial, runs, payloads, queue, parts, workspace, arrivals, out, lse;
+  std::int64_t out_batch_stride, out_head_stride, out_row_stride;
+  std::int32_t num_records, num_heads_q, heads_per_group, seq_q, step, residue_rows_q,
+      residue_rows_kv;
+  float scale_log2, softcap, scale;
+  CUdeviceptr sequences = 0, alibi_slopes = 0, sink = 0, bias = 0;
+  std::int64_t alibi_stride = 0, sink_stride = 0, bias_strides[4] = {0, 0, 0, 0};
+  std::int32_t seq_kv = 0, bottom_right = 0, bias_pairs = 0, zero = 0;
+};
+static_assert(sizeof(KernelParams) == 240, "records.cuh asserts the same");
+
+/// {head_dim, row in residue, residue, heads, batch} in boxes of 64 columns x `box_rows` rows,
+/// swizzled by 128 bytes.
+CUtensorMap make_tensor_map(const TensorView& tensor, const char* name, std::int64_t box_rows,
+                            std::int64_t step) {
+  constexpr int kFloat16 = 6, kBFloat16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3,
+                kZeroFill = 0;
+  const std::int64_t residue_rows = tensor.shape[2] / step;
+  const std::int64_t extents[5] = {tensor.shape[3], residue_rows, step, tensor.shape[1],
+                                   tensor.shape[0]};
+  const std::int64_t strides[5] = {1, tensor.strides[2] * step, tensor.strides[2],
+                                   tensor.strides[1], tensor.strides[0]};
+  std::uint64_t map_extents[5], map_strides[4];
+  for (int i = 0; i < 5; ++i) {
+    map_extents[i] = static_cast<std::uint64_t>(extents[i]);
+    if (i == 0) continue;
+    const std::int64_t bytes = strides[i] * 2;
+    STOF_CHECK(extents[i] == 1 || (bytes % 16 == 0 && bytes >= 0), kUnsupported,
+               "{}: the GPU kernels take strides in multiples of 8 elements, got {}; make it "
+               "contiguous",
+               name, tensor.describe());
+    map_strides[i - 1] = extents[i] == 1 ? 16 : static_cast<std::uint64_t>(bytes);
+  }
+  STOF_CHECK(reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0, kUnsupported,
+             "{}: expected an address divisible by 16 bytes", name);
+  const std::int64_t in_residue = step == 1 ? box_rows : std::min(box_rows, residue_rows);
+  const std::uint32_t box[5] = {64, static_cast<std::uint32_t>(in_residue),
+                                static_cast<std::uint32_t>(box_rows / in_residue), 1, 1};
+  const std::uint32_t steps[5] = {1, 1, 1, 1, 1};
+  CUtensorMap map;
+  const Driver& driver = Driver::instance();
+  const CUresult result =
+      driver.cuTensorMapEncodeTiled(&map, tensor.dtype == DType::kBFloat16 ? kBFloat16 : kFloat16,
+                                    5, const_cast<void*>(tensor.data), map_extents, map_strides,
+                                    box, steps, kNoInterleave, kSwizzle128, kPromote256, kZeroFill);
+  if (result != 0)
+    driver.check(result,
+                 fmt::format("describing {} = {} to the copy engine", name, tensor.describe()));
+  return map;
+}
+
+/// Mirrors Operand and Operands in kernels/attention/sm80_blockwise/loader.cuh; strides in bytes.
+struct KernelOperand {
+  const void* data;
+  std::int64_t batch_stride, head_stride, row_stride;
+};
+struct KernelOperands {
+  KernelOperand q, k, v;
+};
+
+KernelOperand make_operand(const TensorView& tensor, const char* name, int alignment) {
+  check_alignment(tensor, name, alignment);
+  return {tensor.data, tensor.strides[0] * 2, tensor.strides[1] * 2, tensor.strides[2] * 2};
+}
+
+CUdeviceptr address_of(const TensorView& tensor) {
+  return reinterpret_cast<CUdeviceptr>(tensor.data);
+}
+
+/// The operands of ALiBi, bias and sink.
+void set_score_operands(const AttentionProblem& p, const AttentionTensors& t, std::int64_t step,
+                        KernelParams* params) {
+  params->seq_kv = static_cast<std::int32_t>(p.seq_kv);
+  params->bottom_right = p.alignment == mask::Alignment::kBottomRight;
+  if (p.alibi) {
+    params->alibi_slopes = address_of(t.alibi_slopes);
+    params->alibi_stride = t.alibi_slopes.strides[0];
+  }
+  if (p.sink) {
+    params->sink = address_of(t.sink);
+    params->sink_stride = t.sink.strides[0];
+  }
+  if (!p.bias) return;
+  const TensorView bias = cpu::expand_bias(p, t.bias);
+  params->bias = address_of(bias);
+  bool even = params->bias % 8 == 0;
+  for (int i = 0; i < 4; ++i) {
+    params->bias_strides[i] = bias.strides[i];
+    if (i < 3) even &= bias.strides[i] % 2 == 0;
+  }
+  params->bias_pairs = even && bias.strides[3] == 1 && step == 1;
+}
+
+constexpr std::size_t kQueueBytes = 8;
+
+std::size_t arrival_bytes(const codegen::AttentionConfig& config, const DevicePlan& plan) {
+  const int warps = 4 * config.warpgroups;
+  return plan.parts.size() * static_cast<std::size_t>(warps) * sizeof(std::uint32_t);
+}
+
+}  // namespace
+
+DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step,
+                                 const DevicePlan& plan, const Device& device, PlanFacts* facts)
+    : config_(config),
+      step_(step),
+      kernel_(&loaded_kernel({config.name(), codegen::emit_attention(config), "attention",
+                              config.shared_bytes(), /*early_start=*/device.facts().major >= 9},
+                             device)),
+      records_(upload(plan.records, "the plan's records")),
+      partial_(upload(plan.partial, "the plan's partial tiles")),
+      runs_(upload(plan.runs, "the plan's runs")),
+      payloads_(upload(plan.payloads, "the plan's payloads")),
+      queue_(kQueueBytes, "the plan's queue"),
+      parts_(upload(plan.parts, "the plan's parts")),
+      workspace_(plan.parts.size() * part_bytes(config), "the plan's workspace"),
+      arrivals_(arrival_bytes(config, plan), "the plan's arrival counts"),
+      num_records_(static_cast<int>(plan.records.size())),
+      num_blocks_(std::max(1, std::min(num_blocks(config, device), num_records_))) {
+  const Driver& driver = Driver::instance();
+  for (const DeviceBuffer* zero : {&queue_, &arrivals_})
+    if (zero->bytes() > 0)
+      driver.check(driver.cuMemsetD8Async(zero->address(), 0, zero->bytes(), nullptr),
+                   "clearing the queue");
+  driver.check(driver.cuStreamSynchronize(nullptr), "uploading the plan");
+  facts->device_bytes += plan.bytes() + kQueueBytes + workspace_.bytes() + arrivals_.bytes();
+  for (const WorkRecord& record : plan.records)
+    facts->tiles += (record.num_partial + record.num_full) * config.heads_per_record();
+}
+
+int DeviceBlockwise::num_blocks(const codegen::AttentionConfig& config, const Device& device) {
+  return device.facts().num_sms * config.blocks_per_sm;
+}
+
+void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& t, CUdeviceptr lse,
+                             CUdeviceptr sequences, CUstream stream) const {
+  if (num_records_ == 0) return;
+  const float scale = p.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim_qk)));
+  KernelParams params{records_.address(),
+                      partial_.address(),
+                      runs_.address(),
+                      payloads_.address(),
+                      queue_.address(),
+                      parts_.address(),
+                      workspace_.address(),
+                      arrivals_.address(),
+                      reinterpret_cast<CUdeviceptr>(t.out.data),
+                      lse,
+                      t.out.strides[0],
+                      t.out.strides[1],
+                      t.out.strides[2],
+                      num_records_,
+                      static_cast<std::int32_t>(p.num_heads_q),
+                      static_cast<std::int32_t>(p.num_heads_q / p.num_heads_kv),
+                      static_cast<std::int32_t>(p.seq_q),
+                      static_cast<std::int32_t>(step_),
+                      static_cast<std::int32_t>(p.seq_q / step_),
+                      static_cast<std::int32_t>(p.seq_kv / step_),
+                      scale * std::numbers::log2e_v<float>,
+                      p.softcap,
+                      scale};
+  params.sequences = sequences;
+  set_score_operands(p, t, step_, &params);
+  const auto blocks = static_cast<unsigned>(num_blocks_);
+  const auto threads = static_cast<unsigned>(config_.threads());
+  if (config_.family == codegen::KernelFamily::kSm80) {
+    KernelOperands operands{make_operand(t.q, "q", config_.load_bytes),
+                            make_operand(t.k, "k", config_.load_bytes),
+                            make_operand(t.v, "v", config_.load_bytes)};
+    void* arguments[] = {&params, &operands};
+    kernel_->launch(blocks, threads, stream, arguments);
+    return;
+  }
+  CUtensorMap q = make_tensor_map(t.q, "q", 64, step_);
+  CUtensorMap k = make_tensor_map(t.k, "k", config_.tile_kv, step_);
+  CUtensorMap v = make_tensor_map(t.v, "v", config_.tile_kv, step_);
+  void* arguments[] = {&params, &q, &k, &v};
+  kernel_->launch(blocks, threads, stream, arguments);
+}
+
+}  // namespace stof::cuda

@@ -1,0 +1,39 @@
+#pragma once
+// One launch of a block-wise kernel, ready: the kernel, and a plan's lists in device memory.
+
+#include <cstdint>
+
+#include "backend/cuda/attention/device_plan.h"
+#include "backend/cuda/device.h"
+#include "codegen/attention.h"
+#include "stof/attention.h"
+#include "stof/cuda_attention.h"
+
+namespace stof::cuda {
+
+class DeviceBlockwise {
+ public:
+  /// Adds to `facts` what the launch computes and holds.
+  DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step, const DevicePlan& plan,
+                  const Device& device, PlanFacts* facts);
+
+  /// Persistent blocks that pop the queue, which the plan is made for.
+  static int num_blocks(const codegen::AttentionConfig& config, const Device& device);
+
+  /// Divides the addresses and strides, in bytes, of what `launch` takes.
+  int alignment() const { return config_.load_bytes; }
+
+  /// Views of [batch, heads, rows, head_dim], checked. For a packed batch: batch 1, all rows, and
+  /// the address of the sequences (kernels/attention/records.cuh), else 0. `lse` may be 0.
+  void launch(const AttentionProblem& problem, const AttentionTensors& tensors, CUdeviceptr lse,
+              CUdeviceptr sequences, CUstream stream) const;
+
+ private:
+  codegen::AttentionConfig config_;
+  std::int64_t step_;
+  const Kernel* kernel_;
+  DeviceBuffer records_, partial_, runs_, payloads_, queue_, parts_, workspace_, arrivals_;
+  int num_records_, num_blocks_;
+};
+
+}  // namespace stof::cuda

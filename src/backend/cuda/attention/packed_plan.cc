@@ -1,0 +1,119 @@
+#include "backend/cuda/attention/packed_plan.h"
+
+#include <algorithm>
+
+#include "backend/cpu/attention/problem.h"
+#include "backend/cuda/attention/cost_model.h"
+#include "core/check.h"
+#include "plan/config.h"
+
+namespace stof::cuda {
+namespace {
+
+using codegen::KernelFamily;
+
+/// Work of all sequences: that of a part as often as it occurs.
+Workload work_of(const cpu::PackedSequences& packed, const PackedBlocks& blocks,
+                 const codegen::AttentionConfig& config, const KernelTarget& target) {
+  Workload all;
+  all.num_blocks = target.num_sms * config.blocks_per_sm;
+  all.can_split = can_split(config);
+  const UnitCosts costs = unit_costs(config, target);
+  const auto cost_of = [&](const TileCounts& tiles) {
+    return costs.full_ns * static_cast<double>(tiles.full) +
+           costs.partial_ns * static_cast<double>(tiles.partial);
+  };
+  for (std::size_t part = 0; part < packed.parts.size(); ++part) {
+    if (blocks[part] == nullptr) continue;  // its rows store zeros
+    const Workload one = make_workload(packed.parts[part].problem, *blocks[part], config, target);
+    const auto times =
+        static_cast<double>(std::count(packed.part_of.begin(), packed.part_of.end(), part));
+    all.full += times * one.full;
+    all.partial += times * one.partial;
+    all.items += times * one.items;
+    if (cost_of(one.longest) > cost_of(all.longest)) all.longest = one.longest;
+  }
+  return all;
+}
+
+}  // namespace
+
+PackedBlocks blocks_of_parts(const cpu::PackedSequences& packed) {
+  PackedBlocks blocks;
+  for (const auto& part : packed.parts) {
+    const mask::ScoreShape shape = cpu::score_shape(part.problem);
+    if (shape.seq_q == 0 || shape.seq_kv == 0) {
+      blocks.push_back(nullptr);
+      continue;
+    }
+    const mask::Mask bound = part.mask.bind(shape, part.problem.alignment);
+    blocks.push_back(
+        std::make_shared<mask::BlockMask>(build_block_mask(bound, shape, part.problem.alignment)));
+  }
+  return blocks;
+}
+
+std::vector<PackedCandidate> packed_candidates(const cpu::PackedSequences& packed,
+                                               const PackedBlocks& blocks,
+                                               const KernelTarget& target) {
+  const bool shared_heads = std::all_of(blocks.begin(), blocks.end(), [](const auto& mask) {
+    return mask == nullptr || mask->head_extent() == 1;
+  });
+  std::vector<PackedCandidate> candidates;
+  const bool hopper = infeasible(KernelFamily::kSm90, packed.problem, target).empty();
+  const std::string reason = infeasible(KernelFamily::kSm80, packed.problem, target);
+  STOF_CHECK(hopper || reason.empty(), kUnsupported,
+             "packed sequences run on the block-wise kernels; the more general one {}", reason);
+  for (codegen::AttentionConfig config : hopper
+                                             ? sm90_configs(packed.problem, shared_heads)
+                                             : sm80_configs(packed.problem, shared_heads, target)) {
+    config.varlen = true;
+    candidates.push_back(
+        {config, predict_us(work_of(packed, blocks, config, target), unit_costs(config, target))});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const PackedCandidate& a, const PackedCandidate& b) {
+                     return a.predicted_us < b.predicted_us;
+                   });
+  return candidates;
+}
+
+const PackedCandidate& choose_candidate(const std::vector<PackedCandidate>& candidates,
+                                        const std::string& kernel) {
+  if (kernel.empty()) return candidates.front();
+  std::string known;
+  for (const PackedCandidate& candidate : candidates) {
+    if (candidate.config.name() == kernel) return candidate;
+    known.append("\n  ").append(candidate.config.name());
+  }
+  throw_error(ErrorCode::kInvalidArgument, "kernel: expected one of{}\ngot {}", known, kernel);
+}
+
+DevicePlan build_packed_plan(const cpu::PackedSequences& packed, const PackedBlocks& blocks,
+                             const codegen::AttentionConfig& config, int num_blocks) {
+  std::vector<plan::MaskPlan> plans;
+  for (std::size_t part = 0; part < packed.parts.size(); ++part)
+    plans.push_back(blocks[part] == nullptr
+                        ? plan::build_tileless_plan(cpu::score_shape(packed.parts[part].problem),
+                                                    plan_config(config))
+                        : build_mask_plan(*blocks[part], plan_config(config)));
+  std::vector<PlannedPart> parts;
+  for (const plan::MaskPlan& plan : plans) parts.push_back({&plan, {}});
+  for (std::size_t i = 0; i < packed.part_of.size(); ++i)
+    parts[packed.part_of[i]].batches.push_back(static_cast<std::int32_t>(i));
+  return build_device_plan(packed.problem, parts, config, num_blocks);
+}
+
+std::vector<Sequence> sequences_of(const cpu::PackedSequences& packed) {
+  std::vector<Sequence> sequences;
+  for (std::size_t i = 0; i < packed.part_of.size(); ++i) {
+    const AttentionProblem& one = packed.parts[packed.part_of[i]].problem;
+    sequences.push_back({static_cast<std::int32_t>(packed.cu_seqlens_q[i]),
+                         static_cast<std::int32_t>(one.seq_q),
+                         static_cast<std::int32_t>(packed.cu_seqlens_kv[i]),
+                         static_cast<std::int32_t>(one.seq_kv)});
+  }
+  return sequences;
+}
+
+}  // namespace stof::cuda

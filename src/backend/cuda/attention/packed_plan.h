@@ -1,0 +1,40 @@
+#pragma once
+// Packed sequences on the GPU: the kernels that can run them, and what those kernels read.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/attention/packed.h"
+#include "backend/cuda/attention/configs.h"
+#include "backend/cuda/attention/device_plan.h"
+#include "codegen/attention.h"
+#include "stof/block_mask.h"
+
+namespace stof::cuda {
+
+/// Block masks of the parts; null where a part has no queries or no keys.
+using PackedBlocks = std::vector<std::shared_ptr<const mask::BlockMask>>;
+PackedBlocks blocks_of_parts(const cpu::PackedSequences& packed);
+
+struct PackedCandidate {
+  codegen::AttentionConfig config;
+  double predicted_us = 0;
+};
+
+/// Cheapest prediction first. Sequences run in natural order and in one pass. Throws Unsupported
+/// naming why no kernel can.
+std::vector<PackedCandidate> packed_candidates(const cpu::PackedSequences& packed,
+                                               const PackedBlocks& blocks,
+                                               const KernelTarget& target);
+
+/// The cheapest, or the one named. Throws InvalidArgument naming those there are.
+const PackedCandidate& choose_candidate(const std::vector<PackedCandidate>& candidates,
+                                        const std::string& kernel);
+
+/// Records of all sequences; a record's batch is the sequence's index.
+DevicePlan build_packed_plan(const cpu::PackedSequences& packed, const PackedBlocks& blocks,
+                             const codegen::AttentionConfig& config, int num_blocks);
+std::vector<Sequence> sequences_of(const cpu::PackedSequences& packed);
+
+}  // namespace stof::cuda

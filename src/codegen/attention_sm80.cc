@@ -7,7 +7,7 @@
 namespace stof::codegen {
 namespace {
 
-constexpr int kStreamBytes = 448;  // kernels/attention/sm80_blockwise/stream.cuh
+constexpr int kStreamBytes = 480;  // kernels/attention/sm80_blockwise/stream.cuh
 
 int chunks(int columns) { return (columns + 63) / 64; }
 

@@ -5,7 +5,7 @@
 
 namespace stof {
 
-constexpr int kStreamBytes = 448;  // stream.cuh's Stream
+constexpr int kStreamBytes = 480;  // stream.cuh's Stream
 
 /// `Config` (emitted by src/codegen/attention_sm80.cc) has: Element, kHeadDimQk, kHeadDimV,
 /// kWarpSlabs, kRowGroups, kColumnGroups, kTileKv, kStages, kLoadBytes, kQueryInRegisters,

@@ -25,13 +25,24 @@ struct Item {
   const unsigned char* values;
 };
 
+/// Steps that follow from the one before: full tiles of one run, neither an item's first nor its last
+/// nor the one that takes a ticket. Thread 0 writes a step between two barriers, so most are to cost
+/// it one load and two stores.
+struct alignas(16) PlainSteps {
+  i32 left;
+  i32 tile;   // of the next
+  i32 item;
+  i32 given;  // of these, written so far
+};
+
 /// In shared memory: registers are short. Written by thread 0 only.
 struct Stream {
   static constexpr int kSteps = 8, kItems = 4;
   Item items[kItems];
   WorkRecord incoming;  // the next item, copied here early; num_partial -1: none
   Step steps[kSteps];   // ring
-  // Where the list walk stands in items[item].
+  PlainSteps plain;
+  // Where the list walk stands in items[item], before the plain steps.
   TileRun run;  // what is left of the run under way
   i32 run_index;
   i32 item;
@@ -58,6 +69,7 @@ class Feeder {
 
   __device__ __forceinline__ void begin() const {
     stream_.tile = stream_.num_tiles = stream_.item = 0;
+    stream_.plain = {0, 0, 0, 0};
     u32 ticket = blockIdx.x;
 #pragma unroll 1
     for (int n = -kAhead; n < 0; ++n) {
@@ -91,6 +103,14 @@ class Feeder {
   /// for the record to arrive before the item's last step is written.
   __device__ __forceinline__ bool write(int n) const {
     Step& step = stream_.steps[n % Stream::kSteps];
+    const PlainSteps plain = stream_.plain;
+    if (plain.left > 0) {
+      step = {plain.tile, -1, plain.item, kHasTile};
+      stream_.plain = {plain.left - 1, plain.tile + 1, plain.item, plain.given + 1};
+      return false;
+    }
+    stream_.tile += plain.given;
+    stream_.run.begin += plain.given;
     i32 flags = 0;
     if (stream_.tile == stream_.num_tiles) {
       if (n < stream_.arrives) {  // a short item: wait for the copy alone
@@ -121,7 +141,16 @@ class Feeder {
     }
     if (i + 1 >= total) flags |= kLastOfItem;
     step = {tile, payload, stream_.item, flags};
-    return i == (total > 3 ? total - 3 : 0);
+    // Plain ones end with the run, and before the step that takes a ticket or is the last.
+    const i32 takes = total > 3 ? total - 3 : 0;
+    i32 left = 0;
+    if (i >= record.num_partial) {
+      left = stream_.run.end - stream_.run.begin;
+      const i32 until = (i < takes ? takes : total - 1) - (i + 1);
+      if (until < left) left = until;
+    }
+    stream_.plain = {left, tile + 1, stream_.item, 0};
+    return i == takes;
   }
 
   __device__ __forceinline__ void next_item() const {

@@ -137,30 +137,43 @@ class MmaBlock {
   __device__ __forceinline__ u32 stage_base(int stage) const {
     return base_ + D::kStageOffset + stage * D::kStageBytes;
   }
+  /// What all of a step's copies need, read from shared memory at once.
+  struct Source {
+    bool has_tile;
+    u32 position;
+    const unsigned char *keys, *values;
+    TokenOrder order;
+  };
+  __device__ __forceinline__ Source source_of(int n) const {
+    const Step step = step_at(n);
+    const Item& item = stream().items[step.item];
+    return {(step.flags & kHasTile) != 0, static_cast<u32>(step.tile) * D::kTileKv, item.keys,
+            item.values, key_order(item)};
+  }
   // K and V of step n, if it has a tile, into the stage of its number. Both of a pair share the
   // arithmetic.
-  __device__ __forceinline__ u32 tile_position(int n) const {
-    return static_cast<u32>(step_at(n).tile) * D::kTileKv;
+  __device__ __forceinline__ void load_keys(int n, u32 thread, const Source& source) const {
+    KeyLoader(thread).load(stage_base(n % D::kStages), source.keys, operands_.k.row_stride,
+                           source.position, source.order);
   }
-  __device__ __forceinline__ void load_keys(int n, u32 thread, u32 position) const {
-    KeyLoader(thread).load(stage_base(n % D::kStages), item_at(n).keys, operands_.k.row_stride,
-                           position, key_order(item_at(n)));
-  }
-  __device__ __forceinline__ void load_values(int n, u32 thread, u32 position) const {
-    ValueLoader(thread).load(stage_base(n % D::kStages) + D::kKeyBytes, item_at(n).values,
-                             operands_.v.row_stride, position, key_order(item_at(n)));
+  __device__ __forceinline__ void load_values(int n, u32 thread, const Source& source) const {
+    ValueLoader(thread).load(stage_base(n % D::kStages) + D::kKeyBytes, source.values,
+                             operands_.v.row_stride, source.position, source.order);
   }
   __device__ __forceinline__ void load_keys(int n) const {
-    if (step_at(n).flags & kHasTile) load_keys(n, ptx::thread_index(), tile_position(n));
+    if (const Source source = source_of(n); source.has_tile)
+      load_keys(n, ptx::thread_index(), source);
   }
   __device__ __forceinline__ void load_values(int n) const {
-    if (step_at(n).flags & kHasTile) load_values(n, ptx::thread_index(), tile_position(n));
+    if (const Source source = source_of(n); source.has_tile)
+      load_values(n, ptx::thread_index(), source);
   }
   __device__ __forceinline__ void load_pair(int n) const {
-    if ((step_at(n).flags & kHasTile) == 0) return;
-    const u32 thread = ptx::thread_index(), position = tile_position(n);
-    load_keys(n, thread, position);
-    load_values(n, thread, position);
+    const Source source = source_of(n);
+    if (!source.has_tile) return;
+    const u32 thread = ptx::thread_index();
+    load_keys(n, thread, source);
+    load_values(n, thread, source);
   }
 
   __device__ __forceinline__ void load_bits(i32 payload,

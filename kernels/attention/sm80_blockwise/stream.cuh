@@ -118,7 +118,7 @@ class Feeder {
         ptx::wait_copies<0>();
       }
       if (stream_.incoming.num_partial < 0) {
-        step.flags = kNoMore;
+        step = {0, -1, stream_.item, kNoMore};  // whole: copies read the item before the flags
         return false;
       }
       next_item();

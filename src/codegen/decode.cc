@@ -56,6 +56,11 @@ int DecodeConfig::shared_bytes() const {
   return query_bytes() + std::max(stages * stage_bytes(), merge_bytes());
 }
 
+int DecodeConfig::combine_shared_bytes() const {
+  const int outputs = kDecodeCombineThreads * 16 * ((head_dim_v + 127) / 128);
+  return outputs + 4 * (kDecodeMaxBlocks + 4);
+}
+
 std::string DecodeConfig::name() const {
   return fmt::format("decode_{}_qk{}_v{}_r{}x{}_k{}x{}_s{}_b{}{}{}{}{}{}",
                      element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
@@ -93,14 +98,17 @@ decode(const __grid_constant__ stof::decode::DecodeParams params) {{
 std::string emit_decode_combine(const DecodeConfig& config) {
   return emit_config(config, "combine") +
          fmt::format(R"(static_assert(stof::decode::kCombineThreads == {threads} &&
-              stof::decode::kMaxBlocks == {blocks}, "host and device disagree on the combine");
+              stof::decode::kMaxBlocks == {blocks} &&
+              sizeof(stof::decode::CombineShared<stof::decode::Config>) == {shared},
+              "host and device disagree on the combine");
 extern "C" __global__ void __launch_bounds__({threads})
 combine(const __grid_constant__ stof::decode::DecodeParams params) {{
   stof::decode::combine_kernel<stof::decode::Derived<stof::decode::Config>>(params);
 }}
 )",
                      fmt::arg("threads", kDecodeCombineThreads),
-                     fmt::arg("blocks", kDecodeMaxBlocks));
+                     fmt::arg("blocks", kDecodeMaxBlocks),
+                     fmt::arg("shared", config.combine_shared_bytes()));
 }
 
 }  // namespace stof::codegen

@@ -31,6 +31,7 @@ struct DecodeConfig {
   int query_bytes() const;
   int merge_bytes() const;  ///< what the end of a sequence needs of the ring
   int shared_bytes() const;
+  int combine_shared_bytes() const;
   /// "decode_bf16_qk128_v128_r1x1_k4x64_s3_b2" and the variants.
   std::string name() const;
   /// Throws Internal naming the field that cannot work.

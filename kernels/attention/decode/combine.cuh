@@ -11,6 +11,15 @@ constexpr int kCombineThreads = 128;
 /// Largest grid of the decode kernel, hence most parts of a sequence.
 constexpr int kMaxBlocks = 4096;
 
+/// What a block keeps in shared memory.
+template <class D>
+struct CombineShared {
+  static constexpr int kVectors = (D::kHeadDimV + 127) / 128;  // of four columns, a lane
+  float4 outputs[kCombineThreads / 32][32 * kVectors];         // of each warp
+  float weights[kMaxBlocks];                                   // of the parts
+  float scratch[4];
+};
+
 template <bool kMax>
 __device__ __forceinline__ float reduce_block(float value, float* scratch) {
 #pragma unroll
@@ -27,9 +36,8 @@ __device__ __forceinline__ float reduce_block(float value, float* scratch) {
 
 template <class D>
 __device__ __forceinline__ void combine_kernel(const DecodeParams& params) {
-  __shared__ float weights[kMaxBlocks];
-  __shared__ float4 outputs[kCombineThreads / 32][(D::kHeadDimV + 127) / 128 * 32];
-  __shared__ float scratch[4];
+  extern __shared__ __align__(16) unsigned char shared[];
+  CombineShared<D>& own = *reinterpret_cast<CombineShared<D>*>(shared);
   if constexpr (D::kEarlyStart) {
     ptx::allow_next_kernel();
     ptx::wait_for_previous_kernel();
@@ -54,22 +62,22 @@ __device__ __forceinline__ void combine_kernel(const DecodeParams& params) {
   float top = -ptx::infinity(), sum = 0.0f;
   for (i32 part = thread; part < parts; part += kCombineThreads)
     top = fmaxf(top, params.partial_sums[row_of(part)].x);
-  top = reduce_block<true>(top, scratch);
+  top = reduce_block<true>(top, own.scratch);
   for (i32 part = thread; part < parts; part += kCombineThreads) {
     const float2 state = params.partial_sums[row_of(part)];
     const float weight = state.x == -ptx::infinity() ? 0.0f : ptx::exp2(state.x - top);
-    weights[part] = weight;
+    own.weights[part] = weight;
     sum += weight * state.y;
   }
-  sum = reduce_block<false>(sum, scratch);
+  sum = reduce_block<false>(sum, own.scratch);
 
-  constexpr int kVectors = (D::kHeadDimV + 127) / 128;  // of four columns, a lane
+  constexpr int kVectors = CombineShared<D>::kVectors;
   float4 value[kVectors];
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) value[v] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 4
   for (i32 part = warp; part < parts; part += kCombineThreads / 32) {
-    const float weight = weights[part];
+    const float weight = own.weights[part];
     const float4* from =
         reinterpret_cast<const float4*>(params.partial_out + row_of(part) * D::kHeadDimV);
 #pragma unroll
@@ -83,13 +91,14 @@ __device__ __forceinline__ void combine_kernel(const DecodeParams& params) {
     }
   }
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v) outputs[warp][lane + 32 * v] = value[v];
+  for (int v = 0; v < kVectors; ++v) own.outputs[warp][lane + 32 * v] = value[v];
   __syncthreads();
 
   const OutputRow place(params, s.head, packed);
   const RowEnd end(params, place.head, top, sum);
   for (int i = thread; i < D::kHeadDimV / 4; i += kCombineThreads) {
-    const float4 a = outputs[0][i], b = outputs[1][i], c = outputs[2][i], d = outputs[3][i];
+    const float4 a = own.outputs[0][i], b = own.outputs[1][i], c = own.outputs[2][i],
+                 d = own.outputs[3][i];
     uint2 words;
     words.x = D::Element::pack(((a.x + b.x) + (c.x + d.x)) * end.factor,
                                ((a.y + b.y) + (c.y + d.y)) * end.factor);

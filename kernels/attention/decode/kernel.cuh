@@ -6,6 +6,7 @@
 #include "attention/decode/rows.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/grid.cuh"
+#include "ptx/shared.cuh"
 
 namespace stof::decode {
 
@@ -18,7 +19,7 @@ __device__ __forceinline__ void sync_team(int team) {
   else if constexpr (D::kTeams == 1)
     __syncthreads();
   else
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + team), "n"(D::kTeamThreads) : "memory");
+    ptx::sync_some(1 + team, D::kTeamThreads);
 }
 
 template <class D>

@@ -2,6 +2,7 @@
 // One warp's rows of a sequence: which keys each sees, and the walk through a tile.
 
 #include "attention/decode/loader.cuh"
+#include "ptx/shared.cuh"
 
 namespace stof::decode {
 
@@ -104,14 +105,8 @@ class DecodeRows {
     for (int t = 0; t < D::kRowTiles; ++t)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        u32 low, high;
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
-                     : "=r"(low), "=r"(high)
-                     : "r"(bits + (16 * t + 8 * r + (lane() >> 2)) * 8)
-                     : "memory");
-        Rows::hide_by_bits(
-            scores[t], r,
-            static_cast<u32>(((static_cast<u64>(high) << 32) | low) >> (first + 2 * (lane() & 3))));
+        const u64 word = ptx::load_shared_u64(bits + (16 * t + 8 * r + (lane() >> 2)) * 8);
+        Rows::hide_by_bits(scores[t], r, static_cast<u32>(word >> (first + 2 * (lane() & 3))));
       }
   }
 

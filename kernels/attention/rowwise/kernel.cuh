@@ -6,6 +6,7 @@
 #include "ptx/async_copy.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/grid.cuh"
+#include "ptx/shared.cuh"
 
 namespace stof::rowwise {
 
@@ -174,12 +175,9 @@ __device__ __forceinline__ void rowwise_kernel(const RowwiseParams& params) {
     if (masked) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        unsigned short bits;
-        asm volatile("ld.shared.u16 %0, [%1];"
-                     : "=h"(bits)
-                     : "r"(keys + D::kKeyBytes + D::kValueBytes + 2 * (8 * r + (lane >> 2)))
-                     : "memory");
-        D::Rows::hide_by_bits(scores[0], r, static_cast<u32>(bits) >> (2 * (lane & 3)));
+        const u32 bits = ptx::load_shared_u16(keys + D::kKeyBytes + D::kValueBytes +
+                                              2 * (8 * r + (lane >> 2)));
+        D::Rows::hide_by_bits(scores[0], r, bits >> (2 * (lane & 3)));
       }
     }
     rows.add(scores, keys + D::kKeyBytes);

@@ -44,6 +44,7 @@ class Machine {
     copies_ = copies;
     std::memset(shared, 0xff, shared_bytes);
     block_ = {};
+    for (Barrier& barrier : named_) barrier = {};
     warps_.assign(static_cast<std::size_t>(threads / kWarp), {});
     fibers_.clear();
     for (int i = 0; i < threads; ++i) fibers_.push_back(std::make_unique<Fiber>());
@@ -73,6 +74,7 @@ class Machine {
 
   unsigned thread() const { return static_cast<unsigned>(current_); }
   void sync_block() { arrive(block_, static_cast<int>(fibers_.size())); }
+  void sync_some(int id, int threads) { arrive(named_[id], threads); }
   void sync_warp() { arrive(warps_[thread() / kWarp].barrier, kWarp); }
 
   /// What every lane of the warp gives, once all have given it.
@@ -191,7 +193,7 @@ class Machine {
   CopiesLand copies_ = CopiesLand::kLate;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Warp> warps_;
-  Barrier block_;
+  Barrier block_, named_[16];
   ucontext_t scheduler_;
   const void* scheduler_stack_ = nullptr;
   std::size_t scheduler_stack_bytes_ = 0;
@@ -223,10 +225,18 @@ inline void Machine::start() {
 struct uint4 {
   unsigned x, y, z, w;
 };
+struct uint2 {
+  unsigned x, y;
+};
 struct float2 {
   float x, y;
 };
+struct float4 {
+  float x, y, z, w;
+};
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 struct ThreadIndex {
   struct {
@@ -252,21 +262,47 @@ inline unsigned atomicAdd(unsigned* address, unsigned value) {
   *address += value;
   return before;
 }
+/// The value that lane `from` of the warp gives; 4 or 8 bytes.
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int lane_mask) {
-  std::uint32_t word;
-  std::memcpy(&word, &value, 4);
-  const auto& words = emulated::machine.exchange(&word, 1);
-  std::memcpy(&value, words[(emulated::machine.thread() % 32) ^ static_cast<unsigned>(lane_mask)],
-              4);
+T emulate_shuffle(T value, unsigned from) {
+  std::uint32_t words[2];
+  std::memcpy(words, &value, sizeof value);
+  const auto& all = emulated::machine.exchange(words, sizeof value / 4);
+  std::memcpy(&value, all[from % 32], sizeof value);
   emulated::machine.sync_warp();
   return value;
 }
-inline int __any_sync(unsigned, bool predicate) {
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return emulate_shuffle(value, static_cast<unsigned>(lane));
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int lane_mask) {
+  return emulate_shuffle(value,
+                         (emulated::machine.thread() % 32) ^ static_cast<unsigned>(lane_mask));
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned delta) {
+  const unsigned lane = emulated::machine.thread() % 32;
+  return emulate_shuffle(value, lane < delta ? lane : lane - delta);
+}
+inline unsigned __ballot_sync(unsigned, bool predicate) {
   const std::uint32_t word = predicate;
   const auto& words = emulated::machine.exchange(&word, 1);
-  int any = 0;
-  for (int lane = 0; lane < 32; ++lane) any |= words[lane][0] != 0;
+  unsigned bits = 0;
+  for (int lane = 0; lane < 32; ++lane) bits |= (words[lane][0] != 0 ? 1u : 0u) << lane;
   emulated::machine.sync_warp();
-  return any;
+  return bits;
+}
+inline int __any_sync(unsigned mask, bool predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline void __syncwarp() { emulated::machine.sync_warp(); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline float __fdividef(float a, float b) { return a / b; }
+template <class T>
+T __ldcg(const T* address) {
+  return *address;
+}
+template <class T>
+T min(T a, T b) {
+  return b < a ? b : a;
 }

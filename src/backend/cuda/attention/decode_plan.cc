@@ -81,9 +81,10 @@ std::shared_ptr<DecodePlan::Impl> build_impl(const DecodeProblem& problem, const
   impl->kernel = &loaded_kernel({impl->config.name(), codegen::emit_decode(impl->config), "decode",
                                  impl->config.shared_bytes(), impl->config.early_start},
                                 impl->device);
-  impl->combine = &loaded_kernel({impl->config.name(), codegen::emit_decode_combine(impl->config),
-                                  "combine", 0, impl->config.early_start},
-                                 impl->device);
+  impl->combine =
+      &loaded_kernel({impl->config.name(), codegen::emit_decode_combine(impl->config), "combine",
+                      impl->config.combine_shared_bytes(), impl->config.early_start},
+                     impl->device);
   const auto rows = static_cast<std::size_t>(impl->grid.slots() * impl->grid.slot_rows);
   impl->partial_out = DeviceBuffer(rows * static_cast<std::size_t>(problem.head_dim_v) * 4,
                                    "partial outputs of the decode kernel");

@@ -101,13 +101,14 @@ std::string emit_decode_combine(const DecodeConfig& config) {
               stof::decode::kMaxBlocks == {blocks} &&
               sizeof(stof::decode::CombineShared<stof::decode::Config>) == {shared},
               "host and device disagree on the combine");
-extern "C" __global__ void __launch_bounds__({threads})
+extern "C" __global__ void __launch_bounds__({threads}, {resident})
 combine(const __grid_constant__ stof::decode::DecodeParams params) {{
   stof::decode::combine_kernel<stof::decode::Derived<stof::decode::Config>>(params);
 }}
 )",
                      fmt::arg("threads", kDecodeCombineThreads),
-                     fmt::arg("blocks", kDecodeMaxBlocks),
+                     // 64 registers: left alone, ptxas took 32 and spilled.
+                     fmt::arg("resident", 8), fmt::arg("blocks", kDecodeMaxBlocks),
                      fmt::arg("shared", config.combine_shared_bytes()));
 }
 

@@ -5,14 +5,17 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
 
+#include "backend/cuda/attention/decode_config.h"
 #include "backend/cuda/measure.h"
 #include "bench/gpu/oracle.h"
 #include "stof/cuda_decode.h"
 #include "stof/error.h"
+#include "tests/gpu/compile_ahead.h"
 
 namespace {
 
@@ -92,14 +95,7 @@ double bytes_of(const Case& c, const std::vector<std::int32_t>& lengths) {
   return 4.0 * static_cast<double>(c.head_dim) * (keys * static_cast<double>(c.heads_kv) + rows);
 }
 
-void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::FILE* json) {
-  AttentionProblem shape;
-  shape.batch = c.batch, shape.num_heads_q = c.heads_q, shape.num_heads_kv = c.heads_kv;
-  shape.seq_q = c.seq_q, shape.seq_kv = c.keys;
-  shape.head_dim_qk = shape.head_dim_v = c.head_dim;
-  shape.dtype = DType::kBFloat16;
-  shape.alignment = mask::Alignment::kBottomRight;
-  shape.return_lse = true;
+cuda::DecodeProblem problem_of(const Case& c) {
   cuda::DecodeProblem problem;
   problem.batch = c.batch, problem.num_heads_q = c.heads_q, problem.num_heads_kv = c.heads_kv;
   problem.seq_q = c.seq_q, problem.max_seq_kv = c.keys;
@@ -108,7 +104,30 @@ void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::
   problem.page_size = c.page_size;
   if (c.window > 0) problem.window_left = c.window;
   problem.sink_tokens = c.sinks;
+  return problem;
+}
 
+/// Compiles on all cores what the cases need.
+void compile_cases(const cuda::Device& device, const std::vector<Case>& cases) {
+  const cuda::DeviceFacts& gpu = device.facts();
+  std::map<std::string, std::string> texts;
+  for (const Case& c : cases) {
+    const auto config = cuda::decode_config(problem_of(c), /*lists=*/false, gpu.major, gpu.minor);
+    texts.emplace(config.name(), codegen::emit_decode(config));
+    texts.emplace(config.name() + " combine", codegen::emit_decode_combine(config));
+  }
+  check::compile_ahead(texts, gpu.target());
+}
+
+void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::FILE* json) {
+  AttentionProblem shape;
+  shape.batch = c.batch, shape.num_heads_q = c.heads_q, shape.num_heads_kv = c.heads_kv;
+  shape.seq_q = c.seq_q, shape.seq_kv = c.keys;
+  shape.head_dim_qk = shape.head_dim_v = c.head_dim;
+  shape.dtype = DType::kBFloat16;
+  shape.alignment = mask::Alignment::kBottomRight;
+  shape.return_lse = true;
+  const cuda::DecodeProblem problem = problem_of(c);
   const std::vector<std::int32_t> lengths = draw_lengths(c);
   const cuda::DeviceBuffer device_lengths = upload(lengths);
   const std::int64_t pages = c.page_size > 0 ? c.keys / c.page_size : 1;
@@ -188,8 +207,12 @@ int main(int argc, char** argv) {
   const double copy_gb_s = measure_copy();
   std::printf("%s, %d SMs, copy %.0f GB/s\n", device.facts().name.c_str(), device.facts().num_sms,
               copy_gb_s);
-  for (const Case& c : kCases) {
-    if (!only.empty() && std::find(only.begin(), only.end(), c.name) == only.end()) continue;
+  std::vector<Case> cases;
+  for (const Case& c : kCases)
+    if (only.empty() || std::find(only.begin(), only.end(), c.name) != only.end())
+      cases.push_back(c);
+  compile_cases(device, cases);
+  for (const Case& c : cases) {
     try {
       run_case(device, c, copy_gb_s, json);
     } catch (const Error& failure) {

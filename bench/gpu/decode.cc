@@ -13,6 +13,7 @@
 #include "backend/cuda/attention/decode_config.h"
 #include "backend/cuda/measure.h"
 #include "bench/gpu/oracle.h"
+#include "jit/nvrtc.h"
 #include "stof/cuda_decode.h"
 #include "stof/error.h"
 #include "tests/gpu/compile_ahead.h"
@@ -60,17 +61,48 @@ cuda::DeviceBuffer upload(const std::vector<T>& values) {
   return buffer;
 }
 
-/// GB/s of a large copy on the device, read plus written.
-double measure_copy() {
+constexpr const char* kCopySource = R"(
+extern "C" __global__ void __launch_bounds__(512) copy(const uint4* from, uint4* to, long long count) {
+  const long long step = (long long)gridDim.x * 512;
+  long long i = blockIdx.x * 512ll + threadIdx.x;
+  for (; i + 3 * step < count; i += 4 * step) {
+    const uint4 a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
+    to[i] = a, to[i + step] = b, to[i + 2 * step] = c, to[i + 3 * step] = d;
+  }
+  for (; i < count; i += step) to[i] = from[i];
+}
+)";
+
+/// GB/s of a large copy on the device, read plus written: the better of the driver's and of a plain
+/// kernel's.
+double measure_copy(const cuda::Device& device) {
   constexpr std::size_t kBytes = std::size_t{2} << 30;
-  const cuda::DeviceBuffer from(kBytes, "copy source"), to(kBytes, "copy target");
-  const double us = cuda::measure_us(
+  cuda::CUdeviceptr from = 0, to = 0;
+  const cuda::DeviceBuffer source(kBytes, "copy source"), target(kBytes, "copy target");
+  from = source.address(), to = target.address();
+  const auto gb_s = [](double us) { return 2.0 * static_cast<double>(kBytes) / us * 1e-3; };
+  const double by_driver = gb_s(cuda::measure_us(
       [&](cuda::CUstream stream) {
-        driver().check(driver().cuMemcpyDtoDAsync(to.address(), from.address(), kBytes, stream),
-                       "copying");
+        driver().check(driver().cuMemcpyDtoDAsync(to, from, kBytes, stream), "copying");
       },
-      2, 9);
-  return 2.0 * static_cast<double>(kBytes) / us * 1e-3;
+      2, 9));
+  const cuda::Kernel kernel(
+      "copy", jit::Nvrtc::instance().compile("copy", kCopySource, device.facts().target()).cubin,
+      "copy", 0);
+  long long count = kBytes / 16;
+  void* arguments[] = {&from, &to, &count};
+  double by_kernel = 0;
+  for (const int blocks_per_sm : {2, 4, 16})
+    by_kernel =
+        std::max(by_kernel, gb_s(cuda::measure_us(
+                                [&](cuda::CUstream stream) {
+                                  kernel.launch(
+                                      static_cast<unsigned>(device.facts().num_sms * blocks_per_sm),
+                                      512, stream, arguments);
+                                },
+                                2, 9)));
+  std::printf("copy: driver %.0f GB/s, kernel %.0f GB/s\n", by_driver, by_kernel);
+  return std::max(by_driver, by_kernel);
 }
 
 /// Lengths between an eighth of the longest and all of it.
@@ -204,7 +236,7 @@ int main(int argc, char** argv) {
       only.emplace_back(argv[i]);
   }
   const cuda::Device device = cuda::Device::open();
-  const double copy_gb_s = measure_copy();
+  const double copy_gb_s = measure_copy(device);
   std::printf("%s, %d SMs, copy %.0f GB/s\n", device.facts().name.c_str(), device.facts().num_sms,
               copy_gb_s);
   std::vector<Case> cases;

@@ -2,7 +2,8 @@
 // One warp's query rows against 16 keys at a time with mma.sync: scores, online softmax, weighted
 // values. Masks are the caller's.
 //
-// A lane holds rows lane/4 and lane/4 + 8 of every 16-row tile; the four lanes of a quad share them.
+// A lane holds rows lane/4 and lane/4 + 8 of every 16-row tile; the four lanes of a quad share
+// them.
 
 #include "ptx/math.cuh"
 #include "ptx/matrix.cuh"
@@ -13,9 +14,7 @@ constexpr float kLog2e = 1.44269504088896f, kLn2 = 0.693147180559945f;
 
 /// Layout of one row-major operand in shared memory: whole steps of 16 columns, then 16 bytes more,
 /// so that the eight rows of a matrix lie in different banks.
-constexpr int row_pitch(int head_dim) {
-  return 16 * (2 * ((head_dim + 15) / 16) + 1);
-}
+constexpr int row_pitch(int head_dim) { return 16 * (2 * ((head_dim + 15) / 16) + 1); }
 
 /// Within a few 1e-7, where the instruction is good to 2^-11 only; there are cycles to spare here.
 __device__ __forceinline__ float exact_tanh(float x) {
@@ -66,27 +65,33 @@ class WarpRows {
   /// applied.
   __device__ __forceinline__ void score(Scores& scores, u32 keys, float scale,
                                         float softcap) const {
+    // Even and odd steps add up apart, so that two products of a chain overlap.
+    constexpr int kChains = D::kRowTiles == 1 && kStepsQk > 1 ? 2 : 1;
+    float sums[kChains][D::kRowTiles][2][4];
 #pragma unroll
-    for (int t = 0; t < D::kRowTiles; ++t)
+    for (int c = 0; c < kChains; ++c)
 #pragma unroll
-      for (int i = 0; i < 8; ++i) scores[t][i / 4][i % 4] = 0.0f;
+      for (int t = 0; t < D::kRowTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sums[c][t][i / 4][i % 4] = 0.0f;
     // Matrices: keys 0-7 at columns 0-7 and 8-15, then keys 8-15 likewise.
     const u32 row =
         keys + (((lane() >> 4) << 3) + (lane() & 7)) * kPitchQk + ((lane() >> 3) & 1) * 16;
 #pragma unroll
     for (int step = 0; step < kStepsQk; ++step) {
+      auto& sum = sums[step % kChains];
       u32 key[4];
       ptx::load_matrices(key, row + step * 32);
 #pragma unroll
       for (int t = 0; t < D::kRowTiles; ++t) {
         if constexpr (kQueryInRegisters) {
-          ptx::multiply(typename D::Element{}, scores[t][0], fragments_[step], key[0], key[1]);
-          ptx::multiply(typename D::Element{}, scores[t][1], fragments_[step], key[2], key[3]);
+          ptx::multiply(typename D::Element{}, sum[t][0], fragments_[step], key[0], key[1]);
+          ptx::multiply(typename D::Element{}, sum[t][1], fragments_[step], key[2], key[3]);
         } else {
           u32 query[4];
           ptx::load_matrices(query, query_ + 16 * t * kPitchQk + step * 32);
-          ptx::multiply(typename D::Element{}, scores[t][0], query, key[0], key[1]);
-          ptx::multiply(typename D::Element{}, scores[t][1], query, key[2], key[3]);
+          ptx::multiply(typename D::Element{}, sum[t][0], query, key[0], key[1]);
+          ptx::multiply(typename D::Element{}, sum[t][1], query, key[2], key[3]);
         }
       }
     }
@@ -94,11 +99,12 @@ class WarpRows {
     for (int t = 0; t < D::kRowTiles; ++t)
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        float& value = scores[t][i / 4][i % 4];
+        float value = sums[0][t][i / 4][i % 4];
+        if constexpr (kChains == 2) value += sums[1][t][i / 4][i % 4];
         if constexpr (D::kSoftcap)
-          value = softcap * kLog2e * exact_tanh(value * (scale / softcap));
+          scores[t][i / 4][i % 4] = softcap * kLog2e * exact_tanh(value * (scale / softcap));
         else
-          value *= scale * kLog2e;
+          scores[t][i / 4][i % 4] = value * (scale * kLog2e);
       }
   }
 
@@ -111,8 +117,7 @@ class WarpRows {
   static __device__ __forceinline__ void hide_by_bits(float (&scores)[2][4], int r, u32 bits) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if ((bits >> (8 * (i / 2) + i % 2) & 1) == 0)
-        scores[i / 2][2 * r + i % 2] = -ptx::infinity();
+      if ((bits >> (8 * (i / 2) + i % 2) & 1) == 0) scores[i / 2][2 * r + i % 2] = -ptx::infinity();
   }
 
   /// Scores (-inf: hidden) against the values whose rows begin at shared address `values`.

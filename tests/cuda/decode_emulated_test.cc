@@ -237,6 +237,11 @@ TEST(DecodeEmulated, SequencesOfAllLengthsOverAllWaysToCutThem) {
   run.check(1, 1, CopiesLand::kLate);
   run.check(5, 1, CopiesLand::kEarly);
   run.check(9, 2, CopiesLand::kLate);  // more blocks than tiles
+  // More sequences than a warp has lanes.
+  std::vector<int> lengths(35, 1);
+  lengths[0] = 70, lengths[33] = 66, lengths[34] = 2;
+  using Small = EmulatedConfig<ptx::BFloat16, 8, 8, 1, 1, 1, 16, 2, 0, false, false>;
+  Emulation<Small>(1, 1, 1, 70, lengths).check(3, 1, CopiesLand::kLate);
 }
 
 TEST(DecodeEmulated, WindowsAndSinksReadNothingElse) {

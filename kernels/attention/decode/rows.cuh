@@ -20,25 +20,19 @@ class DecodeRows {
   /// The query rows are in shared memory.
   __device__ __forceinline__ void start(const Sequence& s) {
     rows_.start();
+    length_ = s.length;
 #pragma unroll
     for (int t = 0; t < D::kRowTiles; ++t)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const i32 row = s.row_block * D::kRows + first_row_ + 16 * t + 8 * r + (lane() >> 2);
         const i32 head = row / params_.seq_q;
-        const i32 position = first_position(s.length, params_.seq_q) + row - head * params_.seq_q;
-        last_[t][r] = D::kLists ? s.length - 1 : last_key(params_.window, position, s.length);
-        first_[t][r] = D::kLists ? 0 : first_key(params_.window, position);
-        if constexpr (D::kAlibi) {
-          position_[t][r] = position;
+        position_[t][r] = first_position(length_, params_.seq_q) + row - head * params_.seq_q;
+        if constexpr (D::kAlibi)
           slope_[t][r] = row < params_.num_rows
                              ? params_.alibi_slopes[s.head * params_.group + head] * kLog2e
                              : 0.0f;
-        }
       }
-    const i32 position = first_position(s.length, params_.seq_q);
-    last_of_all_ = D::kLists ? s.length - 1 : last_key(params_.window, position, s.length);
-    first_of_all_ = D::kLists ? 0 : first_key(params_.window, position + params_.seq_q - 1);
   }
 
   /// A tile of the team's keys from `first_key` on. payload >= 0: the tile's bits lie in the stage.
@@ -47,14 +41,13 @@ class DecodeRows {
     const u32 keys = base + team_ * D::kTeamKeys * D::kPitchQk;
     const u32 values = base + D::kKeyBytes + team_ * D::kTeamKeys * D::kPitchV;
     const u32 bits = base + D::kKeyBytes + D::kValueBytes + (team_ * D::kRows + first_row_) * 8;
+    const bool all_seen = seen_by_all(first_key, sinks);
 #pragma unroll 1
     for (int step = 0; step < D::kSteps; ++step) {
       Scores scores;
       rows_.score(scores, keys + step * D::kStepKeys * D::kPitchQk, params_.scale, params_.softcap);
       const i32 key = first_key + step * D::kStepKeys;
       if constexpr (D::kAlibi) add_distance(scores, key);
-      const bool all_seen = key + D::kStepKeys - 1 <= last_of_all_ &&
-                            (key >= first_of_all_ || key + D::kStepKeys <= sinks);
       if (!all_seen) hide_by_range(scores, key, sinks);
       if constexpr (D::kLists)
         if (payload >= 0) hide_by_bits(scores, bits, team_ * D::kTeamKeys + step * D::kStepKeys);
@@ -86,15 +79,29 @@ class DecodeRows {
       }
   }
 
-  __device__ __forceinline__ void hide_by_range(Scores& scores, i32 first_key, i32 sinks) const {
+  /// Whether every query of the sequence sees all of the team's keys from `key` on, lists aside.
+  __device__ __forceinline__ bool seen_by_all(i32 key, i32 sinks) const {
+    const i32 end = key + D::kTeamKeys;
+    if constexpr (D::kLists) return end <= length_;
+    const i32 position = first_position(length_, params_.seq_q);
+    return end - 1 <= last_key(params_.window, position, length_) &&
+           (key >= first_key(params_.window, position + params_.seq_q - 1) || end <= sinks);
+  }
+
+  __device__ __forceinline__ void hide_by_range(Scores& scores, i32 key, i32 sinks) const {
 #pragma unroll
     for (int t = 0; t < D::kRowTiles; ++t)
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int r = (i >> 1) & 1;
-        const i32 key = first_key + Rows::column(i / 4, i);
-        if (!(key <= last_[t][r] && (key >= first_[t][r] || key < sinks)))
-          scores[t][i / 4][i % 4] = -ptx::infinity();
+      for (int r = 0; r < 2; ++r) {
+        const i32 last =
+            D::kLists ? length_ - 1 : last_key(params_.window, position_[t][r], length_);
+        const i32 first = D::kLists ? 0 : first_key(params_.window, position_[t][r]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const i32 mine = key + Rows::column(i / 2, i);
+          if (!(mine <= last && (mine >= first || mine < sinks)))
+            scores[t][i / 2][2 * r + i % 2] = -ptx::infinity();
+        }
       }
   }
 
@@ -114,8 +121,7 @@ class DecodeRows {
   Rows rows_;
   const u32 stages_;
   const int team_, first_row_;
-  i32 last_[D::kRowTiles][2], first_[D::kRowTiles][2];  // keys the rows see
-  i32 last_of_all_, first_of_all_;                      // keys that every row sees
+  i32 length_;
   i32 position_[D::kRowTiles][2];
   float slope_[D::kRowTiles][2];
 };

@@ -20,13 +20,18 @@ struct Sequence {
 template <class D>
 class Sequences {
  public:
+  /// Reads the first 32 lengths, one a lane: for most batches the only ones.
   __device__ explicit Sequences(const DecodeParams& params)
-      : params_(params), per_batch_(params.num_heads_kv * params.row_blocks) {}
+      : params_(params), per_batch_(params.num_heads_kv * params.row_blocks) {
+    if constexpr (!D::kLists) {
+      first_length_ = read_length(lane() < params.batch ? lane() : 0);
+      first_sum_ = inclusive_sum(lane() < params.batch ? tiles_for(first_length_) : 0);
+    }
+  }
 
   __device__ __forceinline__ i32 length(i32 batch) const {
-    if (params_.lengths == nullptr) return params_.seq_kv;
-    const i32 length = params_.lengths[batch];
-    return length < 0 ? 0 : length < params_.seq_kv ? length : params_.seq_kv;
+    if (D::kLists || batch >= 32) return read_length(batch);
+    return __shfl_sync(~0u, first_length_, batch);
   }
 
   __device__ __forceinline__ TileSpan span(i32 length) const {
@@ -63,19 +68,21 @@ class Sequences {
       }
       return at(low);
     } else {
-      i64 before = 0;
+      i64 before = 0, sum = first_sum_;
       i32 batch = 0;
-      for (;; batch += 32) {
-        const i64 mine = tiles_of_batch(batch + lane());
-        const i64 sum = inclusive_sum(mine);
+      for (;;) {
         const u32 past = __ballot_sync(~0u, before + sum > tile);
         if (past != 0) {
           const int first = __ffs(static_cast<int>(past)) - 1;
-          before += __shfl_sync(~0u, sum - mine, first);
+          const i64 through = __shfl_sync(~0u, sum, first > 0 ? first - 1 : 0);
+          if (first > 0) before += through;
           batch += first;
           break;
         }
         before += __shfl_sync(~0u, sum, 31);
+        batch += 32;
+        const i32 mine = batch + lane();
+        sum = inclusive_sum(mine < params_.batch ? tiles_for(read_length(mine)) : 0);
       }
       const i32 count = span(length(batch)).count;
       const i32 within = static_cast<i32>((tile - before) / count);
@@ -110,16 +117,26 @@ class Sequences {
     return s;
   }
 
-  __device__ __forceinline__ i64 tiles_of_batch(i32 batch) const {
-    return batch < params_.batch ? static_cast<i64>(span(length(batch)).count) * per_batch_ : 0;
+  __device__ __forceinline__ i32 read_length(i32 batch) const {
+    if (params_.lengths == nullptr) return params_.seq_kv;
+    const i32 length = params_.lengths[batch];
+    return length < 0 ? 0 : length < params_.seq_kv ? length : params_.seq_kv;
   }
 
+  __device__ __forceinline__ i64 tiles_for(i32 length) const {
+    return static_cast<i64>(span(length).count) * per_batch_;
+  }
+
+  /// Of batch entries before `batch`, 0 .. params.batch.
   __device__ __forceinline__ i64 tiles_before(i32 batch) const {
+    const i64 among_first =
+        __shfl_sync(~0u, first_sum_, batch <= 32 ? (batch > 0 ? batch - 1 : 0) : 31);
+    if (batch <= 32) return batch > 0 ? among_first : 0;
     i64 sum = 0;
-    for (i32 b = lane(); b < batch; b += 32) sum += tiles_of_batch(b);
+    for (i32 b = 32 + lane(); b < batch; b += 32) sum += tiles_for(read_length(b));
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(~0u, sum, offset);
-    return sum;
+    return among_first + sum;
   }
 
   static __device__ __forceinline__ i64 inclusive_sum(i64 value) {
@@ -133,6 +150,8 @@ class Sequences {
 
   const DecodeParams& params_;
   const i32 per_batch_;
+  i32 first_length_ = 0;  // of batch entry `lane`
+  i64 first_sum_ = 0;     // tiles of batch entries 0 .. lane
 };
 
 }  // namespace stof::decode

@@ -39,19 +39,24 @@ codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, in
   const bool wide = std::max(problem.head_dim_qk, problem.head_dim_v) > 128;
   config.row_warps = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
 
-  // Large stages first: two blocks an SM hide each other's starts and ends.
+  // A third stage is worth more than a larger one (with two, copies stop while the last tile is
+  // computed), all warps busy more than a second block, which hides starts and ends.
   KernelTarget target;
   target.compute_capability = 10 * major + minor;
+  const int warps = 4 / config.row_warps;
   for (const int row_tiles : {rows > 64 && !wide ? 2 : 1, 1})
-    for (const int tile_keys : {64, 32, 16})
-      for (const int blocks : {2, 1}) {
-        config.row_tiles = row_tiles;
-        config.tile_keys = tile_keys;
-        config.key_warps = std::min(4 / config.row_warps, tile_keys / 16);
-        config.blocks_per_sm = blocks;
-        config.stages = ring_depth(config, blocks, target);
-        if (config.stages >= 2) return config;
-      }
+    for (const int stages : {3, 2})
+      for (const int key_warps : {warps, std::max(1, warps / 2), 1})
+        for (const int blocks : {2, 1})
+          for (const int tile_keys : {64, 32, 16}) {
+            if (tile_keys < 16 * key_warps) continue;
+            config.row_tiles = row_tiles;
+            config.tile_keys = tile_keys;
+            config.key_warps = key_warps;
+            config.blocks_per_sm = blocks;
+            config.stages = ring_depth(config, blocks, target);
+            if (config.stages >= stages) return config;
+          }
   throw_error(ErrorCode::kInternal, "decode: no ring fits compute capability {}.{} for {}", major,
               minor, problem.describe());
 }
@@ -65,9 +70,20 @@ DecodeGrid decode_grid(const DecodeProblem& problem, const codegen::DecodeConfig
   grid.slot_rows = static_cast<std::int32_t>(std::min<std::int64_t>(rows, config.rows()));
   grid.resident_blocks = std::min(num_sms * config.blocks_per_sm, codegen::kDecodeMaxBlocks);
   const std::int64_t slot_bytes = grid.slot_rows * (4 * problem.head_dim_v + 8);
+  // The longest caches decide how many blocks can have work worth their start (partition_tiles() in
+  // schedule.cuh); those beyond would be launched only to leave.
+  constexpr std::int64_t kTilesWorthABlock = 32;
+  const std::int64_t keys =
+      problem.window_left
+          ? std::min(problem.max_seq_kv, *problem.window_left + problem.window_right.value_or(0) +
+                                             problem.seq_q + problem.sink_tokens + 64)
+          : problem.max_seq_kv;
+  const std::int64_t tiles =
+      (keys / config.tile_keys + 1) * problem.batch * problem.num_heads_kv * grid.row_blocks;
   const std::int64_t waves =
       std::min({kMostWaves, kMostWorkspace / (2 * grid.resident_blocks * slot_bytes),
-                std::int64_t{codegen::kDecodeMaxBlocks / grid.resident_blocks}});
+                std::int64_t{codegen::kDecodeMaxBlocks / grid.resident_blocks},
+                tiles / (kTilesWorthABlock * grid.resident_blocks)});
   grid.max_waves = static_cast<std::int32_t>(std::max<std::int64_t>(1, waves));
   return grid;
 }

@@ -13,6 +13,16 @@
 
 namespace stof {
 
+/// A learned bias per head for buckets of distances (T5: Raffel et al. 2020, arXiv 1910.10683,
+/// section 2.1): small distances have a bucket each, larger ones share buckets that grow with the
+/// logarithm.
+struct PositionBias {
+  std::int64_t num_buckets = 0;     ///< 0: none; else at least 2 (bidirectional: 4, even)
+  bool bidirectional = true;        ///< half of the buckets for keys after the query; otherwise
+                                    ///< those share the bucket of distance 0
+  std::int64_t max_distance = 128;  ///< from here on distances share the last bucket
+};
+
 /// Everything about a call except the tensors' addresses and strides. An option in the problem is
 /// part of the plan: tensors that do not match it are refused in run_attention().
 struct AttentionProblem {
@@ -30,7 +40,9 @@ struct AttentionProblem {
   float softcap = 0;           ///< > 0: logits = softcap * tanh(logits / softcap)
   bool alibi = false;          ///< adds slope[h] * (k - q position); see AttentionTensors
   bool bias = false;           ///< adds a bias tensor; -inf hides, a finite value never does
-  bool sink = false;           ///< a learned logit per head joins the softmax's denominator
+  PositionBias
+      position_bias;  ///< adds table[bucket of the distance, h]; not with bias: add the two
+  bool sink = false;  ///< a learned logit per head joins the softmax's denominator
   bool return_lse = false;
 
   /// Throws InvalidArgument naming the field, the value expected and the one got.
@@ -50,6 +62,8 @@ struct AttentionTensors {
                             ///< is seq_kv - seq_q for bottom-right alignment, else 0
   TensorView bias;          ///< float32, broadcastable to [batch, num_heads_q, seq_q, seq_kv]
   TensorView sink;          ///< float32 [num_heads_q]
+  /// float32 [num_buckets, num_heads_q]; the distance is ALiBi's, k - q - offset
+  TensorView position_bias;
 };
 
 /// A problem with its mask planned. Immutable, cheap to copy, safe from several threads.
@@ -80,7 +94,8 @@ struct RunOptions {
   int num_threads = 0;  ///< 0 = all cores OpenMP gives
 };
 
-/// out = softmax(scale * q k^T (+ softcap, ALiBi, bias), visible keys only) v, flash-style.
+/// out = softmax(scale * q k^T (+ softcap, ALiBi, bias, position bias), visible keys only) v,
+/// flash-style.
 /// A row that sees nothing gives out 0 and LSE -inf, with a sink too; otherwise the LSE includes
 /// the sink. What keys and values hold where nothing sees them is never felt, NaN included.
 /// Accumulates in float32; the same bits for every number of threads.

@@ -117,6 +117,10 @@ Operands::Operands(const AttentionProblem& p, std::uint64_t seed, const Layouts&
       return x > 1.5 ? -std::numeric_limits<double>::infinity() : x;
     });
   }
+  if (p.position_bias.num_buckets > 0) {
+    position_bias = GuardedTensor(DType::kFloat32, {p.position_bias.num_buckets, p.num_heads_q});
+    position_bias.fill(next);
+  }
   if (p.sink) {
     sink = GuardedTensor(DType::kFloat32, {p.num_heads_q});
     sink.fill(next);
@@ -133,6 +137,7 @@ AttentionTensors Operands::tensors() {
   if (slopes.defined()) tensors.alibi_slopes = slopes.view();
   if (bias.defined()) tensors.bias = bias.view();
   if (sink.defined()) tensors.sink = sink.view();
+  if (position_bias.defined()) tensors.position_bias = position_bias.view();
   return tensors;
 }
 

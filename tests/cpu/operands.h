@@ -54,14 +54,14 @@ struct Layouts {
          out = Layout::kContiguous, bias = Layout::kContiguous;
 };
 
-/// All operands of a problem, filled from a seed: q, k, v normal, slopes, bias and sink as well.
+/// All operands of a problem, filled from a seed: q, k, v normal, the score operands as well.
 struct Operands {
   Operands(const AttentionProblem& problem, std::uint64_t seed, const Layouts& layouts = {},
            const Dims& bias_shape = {});
   AttentionTensors tensors();
 
   AttentionProblem problem;
-  GuardedTensor q, k, v, out, lse, slopes, bias, sink;
+  GuardedTensor q, k, v, out, lse, slopes, bias, sink, position_bias;
 };
 
 /// out and lse of the reference.

@@ -148,13 +148,26 @@ void check_tensors(const AttentionProblem& problem, const ExpectedShapes& shapes
   check_bias(problem, tensors.bias);
   check_optional("sink", tensors.sink, problem.sink, "sink", DType::kFloat32,
                  {problem.num_heads_q});
+  const std::int64_t buckets = problem.position_bias.num_buckets;
+  if (buckets > 0)
+    check_operand("position_bias", tensors.position_bias, DType::kFloat32,
+                  {buckets, problem.num_heads_q});
+  else
+    STOF_CHECK(
+        missing(tensors.position_bias), kInvalidArgument,
+        "position_bias: expected no tensor because the plan's problem has "
+        "position_bias.num_buckets = 0, got {}; plan again with the table's number of buckets",
+        tensors.position_bias.describe());
 
   check_writes_once("out", tensors.out);
   if (problem.return_lse) check_writes_once("lse", tensors.lse);
-  const std::pair<const char*, TensorView> inputs[] = {
-      {"q", tensors.q},       {"k", tensors.k},
-      {"v", tensors.v},       {"alibi_slopes", tensors.alibi_slopes},
-      {"bias", tensors.bias}, {"sink", tensors.sink}};
+  const std::pair<const char*, TensorView> inputs[] = {{"q", tensors.q},
+                                                       {"k", tensors.k},
+                                                       {"v", tensors.v},
+                                                       {"alibi_slopes", tensors.alibi_slopes},
+                                                       {"bias", tensors.bias},
+                                                       {"sink", tensors.sink},
+                                                       {"position_bias", tensors.position_bias}};
   for (const auto& [name, input] : inputs) {
     check_apart("out", tensors.out, name, input);
     check_apart("lse", tensors.lse, name, input);

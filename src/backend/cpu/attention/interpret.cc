@@ -10,6 +10,7 @@
 #include "backend/cpu/attention/check.h"
 #include "backend/cpu/attention/element.h"
 #include "backend/cpu/attention/plan_impl.h"
+#include "backend/cpu/attention/position_bias.h"
 #include "backend/cpu/attention/problem.h"
 #include "stof/attention.h"
 
@@ -124,6 +125,11 @@ class Interpreter {
     if (problem_.alibi)
       result += cpu::load_element(tensors_.alibi_slopes, {place.h}) *
                 static_cast<double>(k - q - cpu::position_offset(problem_));
+    if (problem_.position_bias.num_buckets > 0)
+      result += cpu::load_element(
+          tensors_.position_bias,
+          {cpu::position_bucket(problem_.position_bias, k - q - cpu::position_offset(problem_)),
+           place.h});
     if (!problem_.bias) return result;
     const double added = cpu::load_element(bias_, {place.b, place.h, q, k});
     return added == kEmpty ? kEmpty : result + added;

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/attention/kernel.h"
 #include "backend/cpu/attention/plan_impl.h"
+#include "backend/cpu/attention/position_bias.h"
 #include "stof/attention.h"
 
 namespace stof::cpu {
@@ -23,13 +24,17 @@ struct LaunchSequence {
   Operand q, k, v;
   Operand out;                  ///< data is written
   Operand lse;                  ///< float32, data is null or written
-  const float* bias = nullptr;  ///< [batch, heads, seq_q, seq_kv]
+  const float* bias = nullptr;  ///< [batch, heads, seq_q, seq_kv], of the bias or the position bias
   std::int64_t bias_strides[4] = {0, 0, 0, 0};
   const float* alibi_slopes = nullptr;
   std::int64_t alibi_stride = 0;
   const float* sink = nullptr;
   std::int64_t sink_stride = 0;
 };
+
+/// Reads spread_position_bias()'s values, which live as long as the launch, as the sequence's bias.
+void set_position_bias(const std::vector<float>& spread, const Distances& distances,
+                       LaunchSequence* sequence);
 
 /// Runs every item of every sequence. Same bits for every number of threads.
 void launch_attention(const std::vector<LaunchSequence>& sequences, const RunOptions& options,

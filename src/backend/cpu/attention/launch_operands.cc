@@ -1,5 +1,8 @@
 #include "backend/cpu/attention/launch_operands.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "backend/cpu/attention/problem.h"
 #include "core/check.h"
 
@@ -49,13 +52,20 @@ KernelParams params_of(const AttentionPlan::Impl& plan) {
   params.scale = scale_of(problem);
   params.softcap = problem.softcap;
   params.alibi = problem.alibi;
-  params.bias = problem.bias;
+  params.bias = problem.bias || problem.position_bias.num_buckets > 0;
   params.position_offset = position_offset(problem);
   params.tile_q = plan.mask_plan.config.tile_q;
   params.tile_kv = plan.mask_plan.config.tile_kv;
   params.words_per_row = plan.mask_plan.words_per_row();
   params.payloads = plan.mask_plan.payloads.data();
   return params;
+}
+
+void set_position_bias(const std::vector<float>& spread, const Distances& distances,
+                       LaunchSequence* sequence) {
+  sequence->bias = spread.data() + origin_of(sequence->plan->problem, distances);
+  const std::int64_t strides[4] = {0, distances.count, -1, 1};
+  std::copy(std::begin(strides), std::end(strides), sequence->bias_strides);
 }
 
 KernelHead head_of(const LaunchSequence& sequence, BatchHead place, bool with_sink) {
@@ -69,7 +79,7 @@ KernelHead head_of(const LaunchSequence& sequence, BatchHead place, bool with_si
   head.q_stride = sequence.q.row_stride;
   head.k_stride = sequence.k.row_stride;
   head.v_stride = sequence.v.row_stride;
-  if (problem.bias) {
+  if (sequence.bias != nullptr) {
     head.bias = sequence.bias + b * sequence.bias_strides[0] + h * sequence.bias_strides[1];
     head.bias_q_stride = sequence.bias_strides[2];
     head.bias_k_stride = sequence.bias_strides[3];

@@ -41,6 +41,10 @@ std::string AttentionPlan::to_json() const {
                      {"bias", p.bias},
                      {"sink", p.sink},
                      {"return_lse", p.return_lse}};
+  if (p.position_bias.num_buckets > 0)
+    json["problem"]["position_bias"] = {{"num_buckets", p.position_bias.num_buckets},
+                                        {"bidirectional", p.position_bias.bidirectional},
+                                        {"max_distance", p.position_bias.max_distance}};
   json["mask"] = impl_->mask.to_text();
   json["mask_plan"] = nlohmann::ordered_json::parse(impl_->mask_plan.to_json());
   json["fingerprint"] = fingerprint().hex();
@@ -56,6 +60,11 @@ Fingerprint AttentionPlan::fingerprint() const {
   hasher.add(mask::to_string(p.alignment)).add(double{cpu::scale_of(p)}).add(double{p.softcap});
   for (const bool option : {p.alibi, p.bias, p.sink, p.return_lse})
     hasher.add(std::int64_t{option});
+  if (p.position_bias.num_buckets > 0)
+    hasher.add("position_bias")
+        .add(p.position_bias.num_buckets)
+        .add(std::int64_t{p.position_bias.bidirectional})
+        .add(p.position_bias.max_distance);
   return hasher.add(impl_->mask.fingerprint()).add(impl_->mask_plan.fingerprint()).finish();
 }
 

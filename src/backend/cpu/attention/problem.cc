@@ -39,6 +39,17 @@ void AttentionProblem::validate() const {
   STOF_CHECK(std::isfinite(softcap) && softcap >= 0, kInvalidArgument,
              "attention problem softcap: expected 0 (none) or a finite positive number, got {}",
              softcap);
+  if (position_bias.num_buckets == 0) return;
+  const auto& [buckets, bidirectional, max_distance] = position_bias;
+  const std::int64_t sides = bidirectional ? 2 : 1;
+  STOF_CHECK(
+      buckets >= 2 * sides && buckets % sides == 0 && buckets <= kMaxLength, kInvalidArgument,
+      "attention problem position_bias.num_buckets: expected 0 (none) or {} from {} on, got {}",
+      bidirectional ? "an even number" : "a number", 2 * sides, buckets);
+  check_range("position_bias.max_distance", max_distance, buckets / sides / 2 + 1, kMaxLength);
+  STOF_CHECK(!bias, kInvalidArgument,
+             "attention problem position_bias: expected none beside bias = true; add the table's "
+             "values to the bias tensor");
 }
 
 std::string AttentionProblem::describe() const {
@@ -50,6 +61,10 @@ std::string AttentionProblem::describe() const {
   if (softcap > 0) text += fmt::format(" softcap {}", softcap);
   if (alibi) text += " alibi";
   if (bias) text += " bias";
+  if (position_bias.num_buckets > 0)
+    text += fmt::format(" position_bias {} {} to {}", position_bias.num_buckets,
+                        position_bias.bidirectional ? "bidirectional" : "causal",
+                        position_bias.max_distance);
   if (sink) text += " sink";
   if (return_lse) text += " lse";
   return text;

@@ -8,6 +8,7 @@
 
 #include "backend/cpu/attention/check.h"
 #include "backend/cpu/attention/element.h"
+#include "backend/cpu/attention/position_bias.h"
 #include "backend/cpu/attention/problem.h"
 #include "stof/attention.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-/// The logit of one visible pair: scale, softcap, ALiBi, bias, in this order.
+/// The logit of one visible pair: scale, softcap, ALiBi, position bias or bias, in this order.
 double logit(const AttentionProblem& problem, const AttentionTensors& tensors,
              const TensorView& bias, std::int64_t b, std::int64_t h, std::int64_t q,
              std::int64_t k) {
@@ -33,6 +34,10 @@ double logit(const AttentionProblem& problem, const AttentionTensors& tensors,
     const double slope = cpu::load_element(tensors.alibi_slopes, {h});
     score += slope * static_cast<double>(k - q - cpu::position_offset(problem));
   }
+  if (problem.position_bias.num_buckets > 0)
+    score += cpu::load_element(
+        tensors.position_bias,
+        {cpu::position_bucket(problem.position_bias, k - q - cpu::position_offset(problem)), h});
   if (problem.bias) {
     const double added = cpu::load_element(bias, {b, h, q, k});
     score = added == kHidden ? kHidden : score + added;

@@ -1,5 +1,6 @@
 #include "backend/cpu/attention/check.h"
 #include "backend/cpu/attention/launch.h"
+#include "backend/cpu/attention/position_bias.h"
 
 namespace stof {
 namespace {
@@ -26,6 +27,12 @@ void cpu::run_attention_with(const AttentionPlan& plan, const AttentionTensors& 
     const TensorView bias = expand_bias(problem, tensors.bias);
     sequence.bias = static_cast<const float*>(bias.data);
     for (int i = 0; i < 4; ++i) sequence.bias_strides[i] = bias.strides[i];
+  }
+  std::vector<float> spread;
+  if (problem.position_bias.num_buckets > 0 && problem.seq_q > 0 && problem.seq_kv > 0) {
+    const Distances distances = distances_of(problem);
+    spread = spread_position_bias(problem, tensors.position_bias, distances);
+    set_position_bias(spread, distances, &sequence);
   }
   if (problem.alibi) {
     sequence.alibi_slopes = static_cast<const float*>(tensors.alibi_slopes.data);

@@ -1,6 +1,7 @@
 // Packed sequences: one plan per distinct pair of lengths (or per sequence, where the mask differs
 // between batch entries), one queue over all of them.
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -82,6 +83,15 @@ void run_varlen_attention(const VarlenPlan& plan, const AttentionTensors& tensor
   const VarlenPlan::Impl& impl = plan.impl();
   const AttentionProblem& problem = impl.problem;
   cpu::check_tensors(problem, impl.shapes(), tensors);
+  // One row of values per head for all sequences: distances between the longest ones, of either
+  // alignment.
+  std::vector<float> spread;
+  cpu::Distances distances;
+  if (problem.position_bias.num_buckets > 0) {
+    const std::int64_t longest = std::max(problem.seq_q, problem.seq_kv);
+    distances = {-longest, 2 * longest + 1};
+    spread = cpu::spread_position_bias(problem, tensors.position_bias, distances);
+  }
   std::vector<cpu::LaunchSequence> sequences;
   for (std::size_t i = 0; i < impl.part_of.size(); ++i) {
     const std::int64_t first_q = impl.cu_seqlens_q[i], first_kv = impl.cu_seqlens_kv[i];
@@ -95,6 +105,7 @@ void run_varlen_attention(const VarlenPlan& plan, const AttentionTensors& tensor
       sequence.lse = {
           static_cast<const float*>(tensors.lse.data) + first_q * tensors.lse.strides[1], 0,
           tensors.lse.strides[0], tensors.lse.strides[1]};
+    if (!spread.empty()) cpu::set_position_bias(spread, distances, &sequence);
     if (problem.alibi) {
       sequence.alibi_slopes = static_cast<const float*>(tensors.alibi_slopes.data);
       sequence.alibi_stride = tensors.alibi_slopes.strides[0];

@@ -74,7 +74,8 @@ struct AttentionParams {
   float scale_log2;               // softmax scale * log2(e); > 0
   float softcap;                  // read by variants with Config::kSoftcap
   float scale;                    // softmax scale, likewise
-  // Read by variants with kVarlen, kAlibi, kSink and kBias; null elsewhere. Strides in elements.
+  // Read by variants with kVarlen, kAlibi, kSink, kBias and kPositionBias; null elsewhere. Strides
+  // in elements.
   const Sequence* sequences;      // [batch]
   const float* alibi_slopes;      // [num_heads_q]
   const float* sink;              // [num_heads_q]
@@ -82,13 +83,19 @@ struct AttentionParams {
   i64 alibi_stride;
   i64 sink_stride;
   i64 bias_strides[4];
+  const float* position_table;    // [buckets, num_heads_q], any strides
+  const i32* position_buckets;    // the bucket of distances -position_reach .. position_reach; this
+                                  // points to distance 0
+  i64 position_head_stride;
+  i32 position_bucket_stride;
+  i32 position_reach;             // from here on distances of one sign share a bucket
   i32 seq_kv;
-  i32 bottom_right;               // ALiBi's distance is key - query - (seq_kv - seq_q), else key - query
+  i32 bottom_right;               // distances are key - query - (seq_kv - seq_q), else key - query
   i32 bias_pairs;                 // bias may be read two keys at a time: unit last stride, natural
                                   // order, every even key at an address divisible by 8
   i32 zero;                       // 0, which the compiler does not know; see scores.cuh
 };
-static_assert(sizeof(AttentionParams) == 240, "attention_plan.cc asserts the same");
+static_assert(sizeof(AttentionParams) == 272, "blockwise_pass.cc asserts the same");
 static_assert(sizeof(WorkRecord) == 32, "device_plan.h asserts the same");
 
 }  // namespace stof

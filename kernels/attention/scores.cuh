@@ -1,18 +1,23 @@
 #pragma once
-// Score modifications, between the matrix product and the mask's bits: scale, softcap, ALiBi and
-// bias, in this order. Written once for every kernel with the accumulator layout of softmax.cuh.
+// Score modifications, between the matrix product and the mask's bits: scale, softcap, ALiBi, bias
+// or position bias, in this order. Written once for every kernel with the accumulator layout of
+// softmax.cuh.
 
 #include "attention/rows.cuh"
 #include "ptx/math.cuh"
 
 namespace stof {
 
-/// What turns a score as modify() leaves it into an exponent of 2. ALiBi and bias are added in that
+/// Whether scores depend on which keys and queries they are of.
+template <class Config>
+constexpr bool kNeedsTokens = Config::kAlibi || Config::kBias || Config::kPositionBias;
+
+/// What turns a score as modify() leaves it into an exponent of 2. ALiBi and biases are added in that
 /// unit; elsewhere the factor stays in the softmax's multiply-add, where it costs nothing.
 template <class D>
 __device__ __forceinline__ float score_unit(const AttentionParams& params) {
   constexpr float kLog2e = 1.44269504088896f;
-  if constexpr (D::kAlibi || D::kBias)
+  if constexpr (kNeedsTokens<D>)
     return 1.0f;
   else if constexpr (D::kSoftcap)
     return params.softcap * kLog2e;
@@ -27,9 +32,11 @@ class ScoreRows {
   ScoreRows() = default;
   __device__ __forceinline__ ScoreRows(const AttentionParams& params, const WorkRecord& record,
                                        const Sequence& sequence, int warpgroup) {
-    if constexpr (D::kAlibi || D::kBias) {
+    if constexpr (kNeedsTokens<D>) {
       const ThreadRows<D> rows(record, warpgroup);
       if constexpr (D::kAlibi) slope2_ = params.alibi_slopes[rows.head * params.alibi_stride] * kLog2e;
+      if constexpr (D::kPositionBias)
+        table_ = params.position_table + rows.head * params.position_head_stride;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const i32 last = sequence.seq_q - 1;  // rows past the end are computed, never stored
@@ -74,6 +81,7 @@ class ScoreRows {
       else
         add_elements(scores, unit, params, first_key);
     }
+    if constexpr (D::kPositionBias) add_buckets(scores, unit, params, first_key);
   }
 
  private:
@@ -140,9 +148,52 @@ class ScoreRows {
     }
   }
 
+  __device__ __forceinline__ float bucket_value(const AttentionParams& params, i32 distance) const {
+    const i32 reach = params.position_reach;
+    const i32 held = distance < -reach ? -reach : distance < reach ? distance : reach;
+    return table_[static_cast<i64>(params.position_buckets[held]) * params.position_bucket_stride];
+  }
+
+  /// Two reads a score, of its distance's bucket and of that bucket's value; a tile all of whose
+  /// distances lie beyond the reach takes two reads a row. Columns past the last key are hidden by
+  /// the mask's bits.
+  template <int kRegisters>
+  __device__ __forceinline__ void add_buckets(float (&scores)[kRegisters], float unit,
+                                              const AttentionParams& params, i32 first_key) const {
+    const i32 reach = params.position_reach, step = params.step;
+    i32 distance[2];  // of the thread's first column
+    bool far = true;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      distance[r] = first_key + first_column() * step - query_[r];
+      far &= distance[r] >= reach || distance[r] + column(kRegisters - 1) * step <= -reach;
+    }
+    if (far) {
+      float value[2];
+#pragma unroll
+      for (int r = 0; r < 2; ++r) value[r] = bucket_value(params, distance[r]);
+#pragma unroll
+      for (int i = 0; i < kRegisters; ++i) scores[i] = added(scores[i], unit, value[(i >> 1) & 1]);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kRegisters; i += 4) {  // two columns of both rows
+      if (i > 0 && i % kBatch == 0) {
+        const i32 nothing = any_bits<kBatch>(scores, i) & params.zero;
+        distance[0] += nothing;
+        distance[1] += nothing;
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        scores[i + j] = added(scores[i + j], unit,
+                              bucket_value(params, distance[j >> 1] + column(i + j) * step));
+    }
+  }
+
   float slope2_ = 0.0f;  // ALiBi's, in log2 units
   i32 query_[2];         // query token + position offset
   const float* bias_[2];
+  const float* table_;   // of the head, with position bias
 };
 
 }  // namespace stof

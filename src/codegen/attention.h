@@ -30,6 +30,7 @@ struct AttentionConfig {
   bool softcap = false;
   bool alibi = false;
   bool bias = false;
+  bool position_bias = false;  ///< instead of a bias
   bool sink = false;
   bool varlen = false;  ///< sequences packed along the rows
   bool merge = false;   ///< merges into the output and LSE of an earlier pass
@@ -47,8 +48,8 @@ struct AttentionConfig {
   int heads_per_record() const { return pack_heads ? slabs() : 1; }
   int threads() const;
   int query_rows() const { return pack_heads ? 64 : 64 * slabs(); }
-  /// ALiBi and bias, which need to know the keys of a tile.
-  bool needs_keys() const { return alibi || bias; }
+  /// ALiBi and biases, which need to know the keys of a tile.
+  bool needs_keys() const { return alibi || bias || position_bias; }
   int payload_bytes() const;
   int shared_bytes() const;
   /// "sm90_bf16_qk128_v128_w2_kv128_s2q1", "sm80_bf16_qk128_v128_w1x2_kv64_s2" and the flags.

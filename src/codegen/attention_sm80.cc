@@ -37,6 +37,7 @@ std::string sm80_name(const AttentionConfig& config) {
                                      {config.softcap, "_softcap"},
                                      {config.alibi, "_alibi"},
                                      {config.bias, "_bias"},
+                                     {config.position_bias, "_position"},
                                      {config.sink, "_sink"},
                                      {config.varlen, "_varlen"},
                                      {config.merge, "_merge"}})
@@ -78,7 +79,7 @@ struct Config {{
   static constexpr int kWarpSlabs = {slabs}, kRowGroups = {rows}, kColumnGroups = {columns};
   static constexpr int kTileKv = {kv}, kStages = {stages}, kLoadBytes = {load};
   static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kMerge = {merge}, kVarlen = {varlen};
-  static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kSink = {sink};
+  static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kPositionBias = {position}, kSink = {sink};
 }};
 static_assert(MmaDerived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 static_assert(MmaDerived<Config>::kPayloadBytes == {payload}, "host and device disagree on payloads");
@@ -97,10 +98,11 @@ attention(const __grid_constant__ stof::AttentionParams params, const __grid_con
       fmt::arg("stages", config.stages), fmt::arg("load", config.load_bytes),
       fmt::arg("qreg", flag(config.query_in_registers)), fmt::arg("pack", flag(config.pack_heads)),
       fmt::arg("softcap", flag(config.softcap)), fmt::arg("alibi", flag(config.alibi)),
-      fmt::arg("bias", flag(config.bias)), fmt::arg("sink", flag(config.sink)),
-      fmt::arg("varlen", flag(config.varlen)), fmt::arg("merge", flag(config.merge)),
-      fmt::arg("shared", config.shared_bytes()), fmt::arg("payload", config.payload_bytes()),
-      fmt::arg("threads", config.threads()), fmt::arg("blocks", config.blocks_per_sm));
+      fmt::arg("bias", flag(config.bias)), fmt::arg("position", flag(config.position_bias)),
+      fmt::arg("sink", flag(config.sink)), fmt::arg("varlen", flag(config.varlen)),
+      fmt::arg("merge", flag(config.merge)), fmt::arg("shared", config.shared_bytes()),
+      fmt::arg("payload", config.payload_bytes()), fmt::arg("threads", config.threads()),
+      fmt::arg("blocks", config.blocks_per_sm));
 }
 
 }  // namespace stof::codegen

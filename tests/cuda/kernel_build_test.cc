@@ -20,7 +20,8 @@ struct Build {
   KernelTarget target;
   std::int64_t head_dim_qk, head_dim_v;
   DType dtype;
-  std::string options;  ///< "a" ALiBi, "b" bias, "s" sink, "c" softcap, "v" packed sequences
+  std::string options;  ///< "a" ALiBi, "b" bias, "s" sink, "c" softcap, "v" packed sequences,
+                        ///< "p" position bias
 
   bool has(char option) const { return options.find(option) != std::string::npos; }
   std::string gpu() const {
@@ -42,6 +43,10 @@ std::vector<codegen::AttentionConfig> registered_configs(const Build& build) {
   problem.alibi = build.has('a');
   problem.bias = build.has('b');
   problem.sink = build.has('s');
+  if (build.has('p')) {
+    problem.position_bias.num_buckets = 32;
+    problem.num_heads_kv = 4;  // what packs heads holds the same
+  }
   // Merging passes with modifications are compiled at narrow heads only: minutes of CI otherwise.
   const bool two_passes = build.options.empty() || build.head_dim_qk <= 64;
   const mask::Mask mask =
@@ -107,7 +112,9 @@ INSTANTIATE_TEST_SUITE_P(Sm90Scores, KernelBuild,
                                          Build{kSm90, kH200, 192, 128, DType::kFloat16, "abcs"},
                                          Build{kSm90, kH200, 64, 40, DType::kFloat16, "abcs"},
                                          Build{kSm90, kH200, 64, 64, DType::kBFloat16, "asv"},
-                                         Build{kSm90, kH200, 128, 128, DType::kBFloat16, "asv"}),
+                                         Build{kSm90, kH200, 128, 128, DType::kBFloat16, "asv"},
+                                         Build{kSm90, kH200, 64, 64, DType::kBFloat16, "psv"},
+                                         Build{kSm90, kH200, 128, 128, DType::kFloat16, "aps"}),
                          name_of);
 
 INSTANTIATE_TEST_SUITE_P(Sm80Scores, KernelBuild,
@@ -115,7 +122,8 @@ INSTANTIATE_TEST_SUITE_P(Sm80Scores, KernelBuild,
                                          Build{kSm80, kH200, 128, 128, DType::kFloat16, "abs"},
                                          Build{kSm80, kA100, 256, 256, DType::kFloat16, "abcs"},
                                          Build{kSm80, kH200, 512, 512, DType::kFloat16, "abs"},
-                                         Build{kSm80, kA100, 128, 128, DType::kBFloat16, "asv"}),
+                                         Build{kSm80, kA100, 128, 128, DType::kBFloat16, "asv"},
+                                         Build{kSm80, kA100, 64, 64, DType::kFloat16, "aps"}),
                          name_of);
 
 // What users of each GPU run most, and every branch of configs_sm80.cc somewhere.

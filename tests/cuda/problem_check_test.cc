@@ -21,18 +21,24 @@ std::string error_of(const Call& call) {
   return "no error";
 }
 
-TEST(CudaProblem, RefusesPositionBucketsByName) {
+TEST(CudaProblem, RunsPositionBucketsBlockWise) {
   AttentionProblem p;
   p.seq_q = p.seq_kv = 64;
   p.head_dim_qk = p.head_dim_v = 64;
   p.dtype = DType::kBFloat16;
   p.position_bias.num_buckets = 32;
+  for (const auto& candidate : AttentionPlan::candidates(p, mask::all())) {
+    if (candidate.feasible) {
+      EXPECT_THAT(candidate.name, HasSubstr("_position"));
+    } else if (candidate.name == "rowwise") {
+      EXPECT_THAT(candidate.reason, HasSubstr("has no position_bias"));
+    }
+  }
+  for (const auto& candidate : VarlenPlan::candidates(p, mask::all(), {0, 64}, {0, 64}))
+    EXPECT_THAT(candidate.name, HasSubstr("_position_varlen"));
+  p.position_bias.num_buckets = 31;
   EXPECT_THAT(error_of([&] { AttentionPlan::candidates(p, mask::all()); }),
-              HasSubstr("position_bias: the GPU kernels have none, got 32 buckets"));
-  EXPECT_THAT(error_of([&] { VarlenPlan::candidates(p, mask::all(), {0, 64}, {0, 64}); }),
-              HasSubstr("position_bias: the GPU kernels have none, got 32 buckets"));
-  p.position_bias = {};
-  EXPECT_EQ(error_of([&] { AttentionPlan::candidates(p, mask::all()); }), "no error");
+              HasSubstr("position_bias.num_buckets"));
 }
 
 }  // namespace

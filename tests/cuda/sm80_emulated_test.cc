@@ -10,6 +10,7 @@
 #include <random>
 
 #include "attention/sm80_blockwise/kernel.cuh"
+#include "backend/cpu/attention/position_bias.h"
 #include "backend/cpu/attention/problem.h"
 #include "backend/cuda/attention/packed_plan.h"
 #include "mask/permute.h"
@@ -24,10 +25,13 @@ namespace {
 
 using emulated::CopiesLand;
 
-/// One kernel configuration, as src/codegen/attention_sm80.cc would emit it. kModified: with ALiBi,
-/// bias and sink. kPacked: sequences of their own lengths, which have no bias.
+/// With a bias: ALiBi and a sink as well. With a position bias: no other.
+enum class Scores { kPlain, kBias, kPositionBias };
+
+/// One kernel configuration, as src/codegen/attention_sm80.cc would emit it. kPacked: sequences of
+/// their own lengths.
 template <int kQk, int kV, int kSlabs, int kRows, int kColumns, int kKeys, int kRing, int kLoad,
-          bool kHeld, bool kPack, bool kModified = false, bool kPacked = false>
+          bool kHeld, bool kPack, Scores kScores = Scores::kPlain, bool kPacked = false>
 struct EmulatedConfig {
   using Element = ptx::BFloat16;
   static constexpr int kHeadDimQk = kQk, kHeadDimV = kV;
@@ -35,8 +39,9 @@ struct EmulatedConfig {
   static constexpr int kTileKv = kKeys, kStages = kRing, kLoadBytes = kLoad;
   static constexpr bool kQueryInRegisters = kHeld, kPackHeads = kPack, kMerge = false,
                         kVarlen = kPacked;
-  static constexpr bool kSoftcap = false, kAlibi = kModified, kBias = kModified && !kPacked,
-                        kSink = kModified;
+  static constexpr bool kSoftcap = false, kBias = kScores == Scores::kBias && !kPacked,
+                        kPositionBias = kScores == Scores::kPositionBias,
+                        kAlibi = kScores == Scores::kBias, kSink = kScores == Scores::kBias;
 
   static codegen::AttentionConfig host() {
     codegen::AttentionConfig config;
@@ -51,8 +56,10 @@ struct EmulatedConfig {
     config.load_bytes = kLoad;
     config.query_in_registers = kHeld;
     config.pack_heads = kPack;
-    config.alibi = config.sink = kModified;
+    config.alibi = kAlibi;
+    config.sink = kSink;
     config.bias = kBias;
+    config.position_bias = kPositionBias;
     config.varlen = kPacked;
     config.validate();
     return config;
@@ -109,6 +116,7 @@ class Emulation {
     problem_.head_dim_qk = Config::kHeadDimQk;
     problem_.head_dim_v = Config::kHeadDimV;
     problem_.dtype = DType::kBFloat16;
+    if constexpr (Config::kPositionBias) set_buckets({12, true, 20});
     if constexpr (Config::kBias) {
       std::normal_distribution<float> normal;
       bias_.resize(static_cast<std::size_t>(seq_q * seq_kv));
@@ -125,6 +133,13 @@ class Emulation {
   /// Bias by keys, so that no two of a row's are neighbours, and as one row for all queries.
   void transpose_bias() { bias_strides_[0] = 1, bias_strides_[1] = problem_.seq_q; }
   void broadcast_bias() { bias_strides_[0] = 0, bias_strides_[1] = 1; }
+  void set_buckets(const PositionBias& rule) {
+    problem_.position_bias = rule;
+    std::normal_distribution<float> normal;
+    position_table_.resize(static_cast<std::size_t>(rule.num_buckets * kTablePitch));
+    for (float& value : position_table_) value = 3 * normal(random_);
+    position_table_[kTablePitch] = -HUGE_VALF;  // of head 0: nothing sees its neighbour
+  }
   void align_last() { problem_.alignment = mask::Alignment::kBottomRight; }
 
   void check(const mask::Mask& mask, std::int64_t step, CopiesLand copies) {
@@ -210,6 +225,13 @@ class Emulation {
     params.bias_strides[2] = bias_strides_[0];
     params.bias_strides[3] = bias_strides_[1];
     params.bias_pairs = step == 1 && bias_strides_[1] == 1 && bias_strides_[0] % 2 == 0;
+    if (Config::kPositionBias) {
+      params.position_table = position_table_.data();
+      params.position_head_stride = 1;
+      params.position_bucket_stride = kTablePitch;
+      params.position_reach = static_cast<int>(plan.position_buckets.size() / 2);
+      params.position_buckets = plan.position_buckets.data() + params.position_reach;
+    }
     const Operands operands{q_.operand(), k_.operand(), v_.operand()};
     static_assert(D::kSharedBytes <= sizeof(shared));
     ASSERT_EQ(D::kSharedBytes, Config::host().shared_bytes());
@@ -275,6 +297,9 @@ class Emulation {
       score += q_.at(0, h, i, d) * k_.at(0, 0, j, d);
     score /= std::sqrt(problem_.head_dim_qk);
     if (Config::kAlibi) score += kSlopes[h] * static_cast<double>(apart);
+    if (Config::kPositionBias)
+      score += position_table_[static_cast<std::size_t>(
+          cpu::position_bucket(problem_.position_bias, apart) * kTablePitch + h)];
     if (Config::kBias)
       score += bias_[static_cast<std::size_t>(i * bias_strides_[0] + j * bias_strides_[1])];
     return score;
@@ -283,7 +308,8 @@ class Emulation {
   static constexpr float kSlopes[kHeads] = {0.25f, 0.03f}, kSinks[kHeads] = {1.5f, 30.0f};
   std::mt19937 random_;
   AttentionProblem problem_;
-  std::vector<float> bias_;
+  static constexpr int kTablePitch = kHeads + 1;
+  std::vector<float> bias_, position_table_;
   std::int64_t bias_strides_[2] = {0, 0};
   Tensor q_, k_, v_;
   std::vector<BFloat16> out_;
@@ -316,8 +342,8 @@ TEST(Sm80Emulated, NarrowLoadsAndOddHeadDimensions) {
 }
 
 TEST(Sm80Emulated, AlibiBiasAndSinkInEveryOrderAndLayout) {
-  using Config = EmulatedConfig<16, 16, 2, 1, 1, 32, 2, 16, true, false, true>;
-  using Packed = EmulatedConfig<16, 16, 2, 1, 1, 64, 1, 16, false, true, true>;
+  using Config = EmulatedConfig<16, 16, 2, 1, 1, 32, 2, 16, true, false, Scores::kBias>;
+  using Packed = EmulatedConfig<16, 16, 2, 1, 1, 64, 1, 16, false, true, Scores::kBias>;
   Emulation<Config> even(150, 150);
   even.check(mask::causal(), 1, CopiesLand::kLate);
   even.broadcast_bias();
@@ -335,8 +361,10 @@ TEST(Sm80Emulated, AlibiBiasAndSinkInEveryOrderAndLayout) {
 }
 
 TEST(Sm80Emulated, PackedSequencesOfAllLengths) {
-  using Plain = EmulatedConfig<32, 32, 1, 1, 1, 32, 2, 16, true, false, false, true>;
-  using Modified = EmulatedConfig<16, 16, 2, 1, 1, 64, 1, 16, false, true, true, true>;
+  using Plain = EmulatedConfig<32, 32, 1, 1, 1, 32, 2, 16, true, false, Scores::kPlain, true>;
+  using Modified = EmulatedConfig<16, 16, 2, 1, 1, 64, 1, 16, false, true, Scores::kBias, true>;
+  using Buckets =
+      EmulatedConfig<16, 16, 1, 1, 1, 16, 2, 16, true, false, Scores::kPositionBias, true>;
   Emulation<Plain> run(200, 230);
   run.check_packed(mask::causal(), {0, 70, 70, 71, 200}, {0, 100, 101, 101, 230},
                    CopiesLand::kLate);
@@ -346,6 +374,19 @@ TEST(Sm80Emulated, PackedSequencesOfAllLengths) {
   modified.check_packed(mask::window(30, 5), {0, 100, 130}, {0, 100, 210}, CopiesLand::kLate);
   modified.align_last();
   modified.check_packed(mask::causal(), {0, 60, 130, 130}, {0, 130, 150, 210}, CopiesLand::kLate);
+  Emulation<Buckets> buckets(100, 120);
+  buckets.align_last();
+  buckets.check_packed(mask::window(70, 30), {0, 20, 100}, {0, 70, 120}, CopiesLand::kLate);
+}
+
+TEST(Sm80Emulated, PositionBucketsNearAndFar) {
+  using Config = EmulatedConfig<16, 16, 2, 1, 1, 32, 2, 16, true, false, Scores::kPositionBias>;
+  Emulation<Config> run(150, 192);
+  run.check(mask::all(), 1, CopiesLand::kLate);
+  run.align_last();
+  run.check(mask::dilated(80, 3), 3, CopiesLand::kEarly);
+  run.set_buckets({7, false, 500});  // a reach beyond all distances
+  run.check(mask::causal(), 1, CopiesLand::kLate);
 }
 
 TEST(Sm80Emulated, TwoWarpgroupsOverRowsAndOverColumns) {

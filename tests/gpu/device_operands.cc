@@ -55,8 +55,8 @@ std::string difference(const std::vector<double>& out, const std::vector<double>
 }
 
 DeviceOperands::DeviceOperands(cpu::Operands& host) : host_(host) {
-  for (cpu::GuardedTensor* tensor :
-       {&host.q, &host.k, &host.v, &host.out, &host.lse, &host.slopes, &host.bias, &host.sink}) {
+  for (cpu::GuardedTensor* tensor : {&host.q, &host.k, &host.v, &host.out, &host.lse, &host.slopes,
+                                     &host.bias, &host.sink, &host.position_bias}) {
     Copy copy{tensor, {tensor->bytes().size(), "an operand"}};
     if (tensor->defined())
       driver().check(driver().cuMemcpyHtoDAsync(copy.memory.address(), tensor->bytes().data(),
@@ -77,6 +77,7 @@ AttentionTensors DeviceOperands::tensors() const {
   t.alibi_slopes = on_device(host_.slopes, copies_[5].memory);
   t.bias = on_device(host_.bias, copies_[6].memory);
   t.sink = on_device(host_.sink, copies_[7].memory);
+  t.position_bias = on_device(host_.position_bias, copies_[8].memory);
   return t;
 }
 

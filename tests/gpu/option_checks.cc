@@ -81,8 +81,8 @@ std::vector<std::string> some_candidates(Draw& draw, const AttentionProblem& p,
 }  // namespace
 
 const std::vector<std::string>& option_names() {
-  static const std::vector<std::string> names = {"strides", "alibi",   "bias",
-                                                 "sink",    "options", "varlen"};
+  static const std::vector<std::string> names = {"strides",  "alibi",   "bias",  "sink",
+                                                 "position", "options", "varlen"};
   return names;
 }
 
@@ -96,6 +96,8 @@ bool check_option(const cuda::Device& device, const std::string& option, std::ui
   p.bias = option == "bias" || (all && draw.between(0, 1));
   p.sink = option == "sink" || (all && draw.between(0, 1));
   if (all && draw.between(0, 1)) p.softcap = 20;
+  if (option == "position" || (all && !p.bias && draw.between(0, 1)))
+    p.position_bias = random_buckets(draw);
   const mask::Mask expression = random_mask(draw, p);
   const cpu::Layouts layouts = random_layouts(draw);
   cpu::Operands operands(p, seed, layouts, p.bias ? random_bias_shape(draw, p) : Dims{});

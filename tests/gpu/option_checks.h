@@ -9,7 +9,8 @@
 
 namespace stof::check {
 
-/// "strides", "alibi", "bias", "sink", "options" (any of them together, with softcap) and "varlen".
+/// "strides", "alibi", "bias", "sink", "position", "options" (any of them together, with softcap)
+/// and "varlen".
 const std::vector<std::string>& option_names();
 
 /// Runs the cheapest, the dearest and one other candidate (of those whose names

@@ -43,6 +43,14 @@ AttentionProblem small_problem(Draw& draw) {
   return p;
 }
 
+PositionBias random_buckets(Draw& draw) {
+  PositionBias rule;
+  rule.bidirectional = draw.between(0, 1) == 1;
+  rule.num_buckets = 2 * draw.between(2, 24);
+  rule.max_distance = rule.num_buckets + draw.one_of<std::int64_t>({1, 30, 128, 5000});
+  return rule;
+}
+
 mask::Mask random_mask(Draw& draw, const AttentionProblem& p) {
   using namespace stof::mask;
   switch (draw.between(0, 11)) {

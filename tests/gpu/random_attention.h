@@ -13,6 +13,9 @@ AttentionProblem random_problem(Draw& draw);
 /// follow.
 AttentionProblem small_problem(Draw& draw);
 
+/// Buckets of a position bias whose reach is short or beyond all lengths.
+PositionBias random_buckets(Draw& draw);
+
 /// A mask of every kind the kernels treat differently.
 mask::Mask random_mask(Draw& draw, const AttentionProblem& problem);
 

@@ -92,6 +92,7 @@ bool check_varlen(const cuda::Device& device, std::uint64_t seed, const std::str
   AttentionProblem p = small_problem(draw);
   p.alibi = draw.between(0, 1) == 1;
   p.sink = draw.between(0, 1) == 1;
+  if (draw.between(0, 1)) p.position_bias = random_buckets(draw);
   p.batch = draw.between(1, 5);
   std::vector<std::int64_t> cu_q = {0}, cu_kv = {0};
   p.seq_q = p.seq_kv = 0;

@@ -192,9 +192,8 @@ class MmaBlock {
   __device__ __forceinline__ void weigh(
       float (&scores)[D::kWarpSlabs][D::kScoreRegisters], int n, bool masked,
       const u32 (&bits)[D::kWarpSlabs][D::kPayloadWords]) {
-    if constexpr (D::kSoftcap || D::kAlibi || D::kBias) {
-      const i32 key =
-          D::kAlibi || D::kBias ? key_token<D>(params_, step_at(n).tile * D::kTileKv) : 0;
+    if constexpr (D::kSoftcap || kNeedsTokens<D>) {
+      const i32 key = kNeedsTokens<D> ? key_token<D>(params_, step_at(n).tile * D::kTileKv) : 0;
 #pragma unroll
       for (int w = 0; w < D::kWarpSlabs; ++w)  // made anew for each tile to spare registers
         ScoreRows<D>(params_, item_at(n).record, item_at(n).sequence, slab(w))

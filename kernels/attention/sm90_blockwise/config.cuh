@@ -44,8 +44,8 @@ struct Derived : Config {
   static constexpr int kRecordOffset = kPayloadOffset + Config::kStages * kPayloadBytes;
   /// What consumers read of an item: its record, and of a packed batch its sequence.
   static constexpr int kItemBytes = Config::kVarlen ? 64 : 32;
-  /// ALiBi and bias need to know which keys a stage holds: the first one's position.
-  static constexpr bool kNeedsKeys = Config::kAlibi || Config::kBias;
+  /// ALiBi and biases need to know which keys a stage holds: the first one's position.
+  static constexpr bool kNeedsKeys = Config::kAlibi || Config::kBias || Config::kPositionBias;
   static constexpr int kKeyPositionOffset = kRecordOffset + Config::kQueryStages * kItemBytes;
   static constexpr int kBarrierOffset = kKeyPositionOffset + (kNeedsKeys ? 8 * Config::kStages : 0);
   static constexpr int kNumBarriers = 2 * Config::kQueryStages + 4 * Config::kStages;

@@ -22,9 +22,12 @@ struct KernelParams {
   float scale_log2, softcap, scale;
   CUdeviceptr sequences = 0, alibi_slopes = 0, sink = 0, bias = 0;
   std::int64_t alibi_stride = 0, sink_stride = 0, bias_strides[4] = {0, 0, 0, 0};
+  CUdeviceptr position_table = 0, position_buckets = 0;
+  std::int64_t position_head_stride = 0;
+  std::int32_t position_bucket_stride = 0, position_reach = 0;
   std::int32_t seq_kv = 0, bottom_right = 0, bias_pairs = 0, zero = 0;
 };
-static_assert(sizeof(KernelParams) == 240, "records.cuh asserts the same");
+static_assert(sizeof(KernelParams) == 272, "records.cuh asserts the same");
 
 /// {head_dim, row in residue, residue, heads, batch} in boxes of 64 columns x `box_rows` rows,
 /// swizzled by 128 bytes.
@@ -108,6 +111,20 @@ void set_score_operands(const AttentionProblem& p, const AttentionTensors& t, st
   params->bias_pairs = even && bias.strides[3] == 1 && step == 1;
 }
 
+void set_position_operands(const AttentionTensors& t, const DeviceBuffer& buckets,
+                           KernelParams* params) {
+  params->position_table = address_of(t.position_bias);
+  params->position_head_stride = t.position_bias.strides[1];
+  params->position_bucket_stride = static_cast<std::int32_t>(t.position_bias.strides[0]);
+  STOF_CHECK(params->position_bucket_stride == t.position_bias.strides[0], kUnsupported,
+             "position_bias: the GPU kernels take strides up to 2^31 elements, got {}; make it "
+             "contiguous",
+             t.position_bias.describe());
+  params->position_reach = static_cast<std::int32_t>(buckets.bytes() / 4 / 2);
+  params->position_buckets =
+      buckets.address() + 4 * static_cast<std::size_t>(params->position_reach);
+}
+
 constexpr std::size_t kQueueBytes = 8;
 
 std::size_t arrival_bytes(const codegen::AttentionConfig& config, const DevicePlan& plan) {
@@ -128,6 +145,7 @@ DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::in
       partial_(upload(plan.partial, "the plan's partial tiles")),
       runs_(upload(plan.runs, "the plan's runs")),
       payloads_(upload(plan.payloads, "the plan's payloads")),
+      position_buckets_(upload(plan.position_buckets, "the plan's position buckets")),
       queue_(kQueueBytes, "the plan's queue"),
       parts_(upload(plan.parts, "the plan's parts")),
       workspace_(plan.parts.size() * part_bytes(config), "the plan's workspace"),
@@ -178,6 +196,7 @@ void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& 
                       scale};
   params.sequences = sequences;
   set_score_operands(p, t, step_, &params);
+  if (position_buckets_.bytes() > 0) set_position_operands(t, position_buckets_, &params);
   const auto blocks = static_cast<unsigned>(num_blocks_);
   const auto threads = static_cast<unsigned>(config_.threads());
   if (config_.family == codegen::KernelFamily::kSm80) {

@@ -32,7 +32,8 @@ class DeviceBlockwise {
   codegen::AttentionConfig config_;
   std::int64_t step_;
   const Kernel* kernel_;
-  DeviceBuffer records_, partial_, runs_, payloads_, queue_, parts_, workspace_, arrivals_;
+  DeviceBuffer records_, partial_, runs_, payloads_, position_buckets_, queue_, parts_, workspace_,
+      arrivals_;
   int num_records_, num_blocks_;
 };
 

@@ -46,7 +46,7 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
 /// A merging pass holds the stored rows beside what every pass holds; with two slabs a warp all of
 /// it twice.
 bool can_merge(const codegen::AttentionConfig& config) {
-  if (config.bias) return false;
+  if (config.bias || config.position_bias) return false;
   if (config.family == KernelFamily::kSm80)
     return config.threads() * config.blocks_per_sm <= 256 && config.tile_kv <= 64 &&
            config.warp_slabs * config.head_dim_v <= 128;

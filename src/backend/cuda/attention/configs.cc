@@ -15,6 +15,7 @@ Config base_config(const AttentionProblem& problem) {
   config.softcap = problem.softcap > 0;
   config.alibi = problem.alibi;
   config.bias = problem.bias;
+  config.position_bias = problem.position_bias.num_buckets > 0;
   config.sink = problem.sink;
   return config;
 }
@@ -90,8 +91,8 @@ std::vector<Config> broad_configs(const Config& base) {
   return {config};
 }
 
-/// A bias also holds a batch of loaded values (kernels/attention/scores.cuh), row addresses and
-/// bounds: what compiles without spills (tests/cuda/kernel_build_test.cc).
+/// A bias of either kind also holds a batch of loaded values (kernels/attention/scores.cuh), row
+/// addresses and bounds: what compiles without spills (tests/cuda/kernel_build_test.cc).
 bool bias_fits(const Config& config) {
   const int batch = config.softcap || config.tile_kv <= 64 ? 8 : 16;
   if (config.softcap && config.tile_kv >= 128) return false;
@@ -117,7 +118,8 @@ int sm90_held_registers(const Config& config) {
 
 std::vector<Config> sm90_configs(const AttentionProblem& problem, bool shared_heads) {
   std::vector<Config> configs = all_configs(problem, shared_heads);
-  if (problem.bias) std::erase_if(configs, [](const Config& c) { return !bias_fits(c); });
+  if (problem.bias || problem.position_bias.num_buckets > 0)
+    std::erase_if(configs, [](const Config& c) { return !bias_fits(c); });
   return configs;
 }
 

@@ -18,6 +18,7 @@ Config base_config(const AttentionProblem& problem, const KernelTarget& target) 
   config.softcap = problem.softcap > 0;
   config.alibi = problem.alibi;
   config.bias = problem.bias;
+  config.position_bias = problem.position_bias.num_buckets > 0;
   config.sink = problem.sink;
   config.warpgroups = 1;
   config.tile_kv = 64;
@@ -46,7 +47,7 @@ std::vector<Config> narrow_configs(const Config& base) {
   small.query_in_registers = true;
   small.blocks_per_sm = 4;
   // What a bias or softcap holds would spill beside 96 keys' scores.
-  if (base.bias || base.softcap) return {wide, tall, small};
+  if (base.bias || base.position_bias || base.softcap) return {wide, tall, small};
   return {wide, tall, long_tile, small};
 }
 

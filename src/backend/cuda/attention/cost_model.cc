@@ -11,9 +11,11 @@ namespace {
 
 /// What score modifications add to a tile, estimated from instructions and bytes, not measured:
 /// ALiBi one multiply-add a score beside about ten operations; a bias is read once a score, at a
-/// multiprocessor's share of 4.8 TB/s.
+/// multiprocessor's share of 4.8 TB/s; a position bias twice from the L1 cache, a warp's 32 scores
+/// a cycle (near the diagonal: tiles beyond the reach cost less).
 constexpr double kAlibiFactor = 1.1;
 constexpr double kBiasBytesPerNs = 36;
+constexpr double kPositionNsPerScore = 0.037;
 
 /// Key intervals [begin, end) in elements, ascending; touching ones need not be merged.
 struct Span {
@@ -167,13 +169,14 @@ UnitCosts plain_unit_costs(const codegen::AttentionConfig& config, const KernelT
 
 UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target) {
   codegen::AttentionConfig plain = config;
-  plain.alibi = plain.bias = plain.sink = plain.varlen = false;
+  plain.alibi = plain.bias = plain.position_bias = plain.sink = plain.varlen = false;
   UnitCosts costs = plain_unit_costs(plain, target);
   for (double* tile_ns : {&costs.full_ns, &costs.partial_ns}) {
     if (config.alibi) *tile_ns *= kAlibiFactor;
-    if (config.bias)
-      *tile_ns += 4.0 * config.query_rows() * config.heads_per_record() * config.tile_kv *
-                  config.blocks_per_sm / kBiasBytesPerNs;
+    const double scores = 1.0 * config.query_rows() * config.heads_per_record() * config.tile_kv *
+                          config.blocks_per_sm;
+    if (config.bias) *tile_ns += 4 * scores / kBiasBytesPerNs;
+    if (config.position_bias) *tile_ns += scores * kPositionNsPerScore;
   }
   return costs;
 }

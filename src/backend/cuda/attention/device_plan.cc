@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backend/cpu/attention/position_bias.h"
 #include "backend/cuda/attention/queue.h"
 #include "core/check.h"
 #include "core/hash.h"
@@ -117,6 +118,17 @@ ItemLists copy_lists(const plan::MaskPlan& plan, const plan::WorkItem& item,
   return lists;
 }
 
+/// Distances are shorter than the longer side, and at max_distance the last bucket has begun.
+std::vector<std::int32_t> position_buckets(const AttentionProblem& problem) {
+  const PositionBias& rule = problem.position_bias;
+  std::vector<std::int32_t> buckets;
+  if (rule.num_buckets == 0) return buckets;
+  const std::int64_t reach = std::min(rule.max_distance, std::max(problem.seq_q, problem.seq_kv));
+  for (std::int64_t distance = -reach; distance <= reach; ++distance)
+    buckets.push_back(static_cast<std::int32_t>(cpu::position_bucket(rule, distance)));
+  return buckets;
+}
+
 /// Lists of a plan's items, and the items of each pattern by query tile.
 struct PartLists {
   std::vector<ItemLists> items;
@@ -146,7 +158,7 @@ PartLists copy_part(const plan::MaskPlan& plan, const codegen::AttentionConfig& 
 std::size_t DevicePlan::bytes() const {
   return records.size() * sizeof(WorkRecord) + partial.size() * sizeof(plan::PartialTile) +
          runs.size() * sizeof(plan::TileRun) + payloads.size() * 4 +
-         parts.size() * sizeof(SplitPart);
+         parts.size() * sizeof(SplitPart) + position_buckets.size() * 4;
 }
 
 bool can_split(const codegen::AttentionConfig& config) {
@@ -184,6 +196,7 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<
              "{}: packs {} heads of one key/value head, the problem has {}", config.name(),
              heads_per_record, group);
   DevicePlan out;
+  out.position_buckets = position_buckets(problem);
   std::map<Fingerprint, std::int32_t> known;
   std::vector<PartLists> lists;
   for (const PlannedPart& part : parts) {

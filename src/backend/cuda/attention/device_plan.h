@@ -29,6 +29,9 @@ struct DevicePlan {
   std::vector<plan::TileRun> runs;
   std::vector<std::uint32_t> payloads;
   std::vector<SplitPart> parts;
+  /// Buckets of the distances -reach .. reach of a position bias: beyond, those of one sign share
+  /// one. Empty without.
+  std::vector<std::int32_t> position_buckets;
 
   std::size_t bytes() const;
 };

@@ -15,11 +15,6 @@ void check_problem(const AttentionProblem& problem) {
     STOF_CHECK(head_dim >= 8 && head_dim <= 512 && head_dim % 8 == 0, kUnsupported,
                "{}: the GPU kernels take multiples of 8 from 8 to 512, got {}; use the CPU", field,
                head_dim);
-  STOF_CHECK(
-      problem.position_bias.num_buckets == 0, kUnsupported,
-      "position_bias: the GPU kernels have none, got {} buckets; spread the table over a bias "
-      "tensor or use the CPU",
-      problem.position_bias.num_buckets);
   STOF_CHECK(!problem.scale || *problem.scale > 0, kUnsupported,
              "scale: the GPU kernels take positive scales, got {}", *problem.scale);
 }

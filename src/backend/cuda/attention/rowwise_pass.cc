@@ -115,9 +115,10 @@ std::string rowwise_infeasible(const AttentionProblem& problem, const KernelTarg
     return fmt::format("takes head dimensions up to 256, the problem has {}", widest);
   if (target.alignment % 16 != 0)
     return fmt::format("needs operands aligned to 16 bytes, the plan is for {}", target.alignment);
-  if (problem.alibi || problem.bias || problem.sink)
-    return fmt::format("has no{}{}{}", problem.alibi ? " alibi" : "", problem.bias ? " bias" : "",
-                       problem.sink ? " sink" : "");
+  const bool position_bias = problem.position_bias.num_buckets > 0;
+  if (problem.alibi || problem.bias || position_bias || problem.sink)
+    return fmt::format("has no{}{}{}{}", problem.alibi ? " alibi" : "", problem.bias ? " bias" : "",
+                       position_bias ? " position_bias" : "", problem.sink ? " sink" : "");
   return "";
 }
 

@@ -24,7 +24,8 @@ PUBLIC_HEADERS = {
     "mask_plan.h": "plan",
     "attention.h": "backend/cpu",
     "system_info.h": "backend/cpu",
-    "cuda_attention.h": "backend/cuda", "cuda_decode.h": "backend/cuda", "gpu_info.h": "backend/cuda",
+    "cuda_attention.h": "backend/cuda", "cuda_block_lists.h": "backend/cuda",
+    "cuda_decode.h": "backend/cuda", "gpu_info.h": "backend/cuda",
     "text_encoder.h": "model",
 }
 

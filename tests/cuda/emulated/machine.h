@@ -262,6 +262,17 @@ inline unsigned atomicAdd(unsigned* address, unsigned value) {
   *address += value;
   return before;
 }
+inline unsigned atomicOr(unsigned* address, unsigned value) {
+  const unsigned before = *address;
+  *address |= value;
+  return before;
+}
+inline unsigned long long atomicMin(unsigned long long* address, unsigned long long value) {
+  const unsigned long long before = *address;
+  if (value < before) *address = value;
+  return before;
+}
+inline int __popc(unsigned value) { return __builtin_popcount(value); }
 /// The value that lane `from` of the warp gives; 4 or 8 bytes.
 template <class T>
 T emulate_shuffle(T value, unsigned from) {

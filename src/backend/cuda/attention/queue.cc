@@ -98,6 +98,14 @@ void sort_queue(std::vector<QueuedItem>* items, int num_blocks) {
 
 }  // namespace
 
+std::int64_t heads_per_locality(const AttentionProblem& problem) {
+  const double kv_bytes = 2.0 * static_cast<double>(problem.seq_kv) *
+                          static_cast<double>(problem.head_dim_qk + problem.head_dim_v);
+  constexpr double kL2Share = 24e6;
+  return problem.num_heads_q / problem.num_heads_kv *
+         std::max<std::int64_t>(1, static_cast<std::int64_t>(kL2Share / std::max(kv_bytes, 1.0)));
+}
+
 double longest_uncut(double share) { return std::max(kTooLong * share, 2.0 * kMinTilesPerPart); }
 
 double tail_rounds(std::int64_t remainder, int num_blocks, double tiles, int parts) {

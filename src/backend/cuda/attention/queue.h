@@ -15,6 +15,9 @@ struct QueuedItem {
   std::int64_t locality = 0;  ///< items with the same value read the same keys and values
 };
 
+/// Consecutive query heads whose keys and values stay in L2 together: one locality.
+std::int64_t heads_per_locality(const AttentionProblem& problem);
+
 /// What the start and end of a record cost, in key tiles.
 inline constexpr double kRecordCost = 1.5;
 

@@ -1,0 +1,20 @@
+#pragma once
+// Source texts of the kernels that make plans on the GPU: kernels/plan.
+
+#include <string>
+
+namespace stof::codegen {
+
+/// Mirrored from kernels/plan/params.cuh.
+inline constexpr int kListThreads = 128, kListRows = kListThreads / 32;
+inline constexpr int kListSharedBytes = kListRows * 1024;
+inline constexpr int kOrderThreads = 256, kMaxOrderGroup = 4096;
+inline constexpr int kOrderSharedBytes = 8 * kMaxOrderGroup + 512;
+
+/// The translation unit with the entry `list_blocks`: one warp a row, kListRows rows a block.
+std::string emit_list_blocks();
+
+/// The translation unit with the entry `order_records`: one block a group of records.
+std::string emit_order_records();
+
+}  // namespace stof::codegen

@@ -1,0 +1,386 @@
+// The kernels that turn block lists into plans (kernels/plan), run on the CPU thread by thread,
+// against the plan that the host builds of the same lists.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "emulated/machine.h"
+// The kernels' own headers after the machine's built-ins.
+#include "backend/cuda/attention/device_plan.h"
+#include "backend/cuda/plan/block_list_geometry.h"
+#include "codegen/plan.h"
+#include "plan/block_lists.cuh"
+#include "plan/record_order.cuh"
+#include "stof/block_mask.h"
+#include "stof/error.h"
+
+namespace stof {
+
+namespace lists {
+alignas(16) unsigned char shared[64 * 1024];  // what the kernels call their dynamic shared memory
+}
+
+namespace cuda {
+namespace {
+
+/// Lists of one attention call, as a model would leave them: rows padded with what is no id.
+struct HostLists {
+  std::int64_t batch_extent, head_extent, q_blocks, width;
+  std::vector<std::int32_t> counts, ids;
+
+  std::int32_t& count(std::int64_t b, std::int64_t h, std::int64_t row) {
+    return counts[static_cast<std::size_t>((b * head_extent + h) * q_blocks + row)];
+  }
+  std::int32_t* row(std::int64_t b, std::int64_t h, std::int64_t row) {
+    return ids.data() + ((b * head_extent + h) * q_blocks + row) * width;
+  }
+};
+
+HostLists empty_lists(std::int64_t batch_extent, std::int64_t head_extent, std::int64_t q_blocks,
+                      std::int64_t width) {
+  const auto rows = static_cast<std::size_t>(batch_extent * head_extent * q_blocks);
+  return {batch_extent,
+          head_extent,
+          q_blocks,
+          width,
+          std::vector<std::int32_t>(rows, 0),
+          std::vector<std::int32_t>(rows * static_cast<std::size_t>(width), -77)};
+}
+
+/// Every row its own share of the blocks, in any order, some named twice.
+HostLists random_lists(const AttentionProblem& p, const BlockListShape& shape, bool shared_heads,
+                       double most, std::mt19937& random) {
+  const std::int64_t kv_blocks = shape.num_kv_blocks(p);
+  HostLists lists =
+      empty_lists(p.batch, shared_heads ? 1 : p.num_heads_q, shape.num_q_blocks(p), kv_blocks + 3);
+  for (std::int64_t b = 0; b < lists.batch_extent; ++b)
+    for (std::int64_t h = 0; h < lists.head_extent; ++h)
+      for (std::int64_t row = 0; row < lists.q_blocks; ++row) {
+        const double share = most * static_cast<double>(random() % 100) / 100;
+        std::vector<std::int32_t> chosen;
+        for (std::int64_t block = 0; block < kv_blocks; ++block)
+          if (static_cast<double>(random() % 1000) < 1000 * share)
+            chosen.push_back(static_cast<std::int32_t>(block));
+        if (!chosen.empty())
+          for (unsigned i = random() % 4; i > 0; --i)
+            chosen.push_back(chosen[random() % chosen.size()]);
+        std::shuffle(chosen.begin(), chosen.end(), random);
+        std::copy(chosen.begin(), chosen.end(), lists.row(b, h, row));
+        lists.count(b, h, row) = static_cast<std::int32_t>(chosen.size());
+      }
+  return lists;
+}
+
+/// The same lists as a mask: what is no id is left out, counts are cut.
+mask::Mask mask_of(HostLists lists, const AttentionProblem& p, const BlockListShape& shape) {
+  std::vector<mask::Mask> batches;
+  for (std::int64_t b = 0; b < p.batch; ++b) {
+    mask::BlockList list;
+    list.block_q = shape.block_q;
+    list.block_kv = shape.block_kv;
+    for (std::int64_t h = 0; h < p.num_heads_q; ++h) {
+      list.heads.emplace_back();
+      for (std::int64_t row = 0; row < lists.q_blocks; ++row) {
+        const std::int64_t from_b = b % lists.batch_extent, from_h = h % lists.head_extent;
+        std::set<std::int32_t> blocks;
+        const auto count =
+            std::clamp<std::int64_t>(lists.count(from_b, from_h, row), 0, lists.width);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int32_t id = lists.row(from_b, from_h, row)[i];
+          if (id >= 0 && id < shape.num_kv_blocks(p)) blocks.insert(id);
+        }
+        list.heads.back().emplace_back(blocks.begin(), blocks.end());
+      }
+    }
+    batches.push_back(mask::block_list(list));
+  }
+  mask::Mask all = mask::per_batch(batches);
+  if (shape.key_block_sizes.empty()) return all;
+  std::vector<std::uint8_t> exists(static_cast<std::size_t>(p.seq_kv), 0);
+  for (std::int64_t key = 0; key < p.seq_kv; ++key)
+    exists[static_cast<std::size_t>(key)] =
+        key % shape.block_kv <
+        shape.key_block_sizes[static_cast<std::size_t>(key / shape.block_kv)];
+  return all & mask::dense({exists.data(), DType::kBool, {1, 1, 1, p.seq_kv}});
+}
+
+/// A plan as the attention kernel sees it: where each record stands, and the payload bits of every
+/// tile it walks (empty: all bits).
+struct SeenPlan {
+  std::vector<std::tuple<int, int, int>> order;  // batch, head, q_row
+  std::map<std::tuple<int, int, int>, std::map<int, std::vector<std::uint32_t>>> tiles;
+};
+
+template <class Record, class Partial, class Run>
+SeenPlan seen_plan(const std::vector<Record>& records, const Partial* partial, const Run* runs,
+                   const std::vector<std::uint32_t>& payloads,
+                   const codegen::AttentionConfig& config) {
+  SeenPlan seen;
+  const int words = config.payload_bytes() / 4;
+  for (const Record& record : records) {
+    const std::tuple<int, int, int> key{record.batch, record.head, record.q_row};
+    EXPECT_EQ(seen.tiles.count(key), 0u) << "a query tile comes twice";
+    EXPECT_GE(record.num_partial + record.num_full, 1);
+    EXPECT_EQ(record.part, -1);
+    auto& tiles = seen.tiles[key];
+    for (int i = 0; i < record.num_partial; ++i) {
+      const auto& tile = partial[record.partial_begin + i];
+      const auto at = payloads.begin() + std::ptrdiff_t{words} * tile.payload;
+      EXPECT_TRUE(tiles.try_emplace(tile.tile, at, at + words).second) << "tile " << tile.tile;
+    }
+    for (int i = 0, run = record.run_begin; i < record.num_full; ++run) {
+      EXPECT_LT(runs[run].begin, runs[run].end) << "an empty run before others";
+      for (int tile = runs[run].begin; tile < runs[run].end && i < record.num_full; ++tile, ++i)
+        EXPECT_TRUE(tiles.try_emplace(tile).second) << "tile " << tile;
+      if (runs[run].begin >= runs[run].end) break;
+    }
+    seen.order.push_back(key);
+  }
+  return seen;
+}
+
+codegen::AttentionConfig small_config(int rows, int tile_kv) {
+  codegen::AttentionConfig config;
+  config.family = codegen::KernelFamily::kSm80;  // never shares a query tile between blocks
+  config.head_dim_qk = config.head_dim_v = 64;
+  config.warpgroups = 1;
+  config.warp_slabs = rows / 64;
+  config.tile_kv = tile_kv;
+  return config;
+}
+
+class BlockListsEmulated {
+ public:
+  BlockListsEmulated(const AttentionProblem& problem, const BlockListShape& shape,
+                     const codegen::AttentionConfig& config, int num_blocks)
+      : problem_(problem), shape_(shape), config_(config), num_blocks_(num_blocks) {
+    shape.validate(problem);
+  }
+
+  /// Runs both kernels on lists laid out as they are, and compares with the host's plan.
+  void check(HostLists& lists) {
+    const SeenPlan seen = run(lists);
+    const auto blocks =
+        build_block_mask(mask_of(lists, problem_, shape_),
+                         {problem_.batch, problem_.num_heads_q, problem_.seq_q, problem_.seq_kv});
+    const DevicePlan plan = build_device_plan(
+        problem_, build_mask_plan(blocks, plan_config(config_)), config_, num_blocks_);
+    const SeenPlan expected =
+        seen_plan(plan.records, plan.partial.data(), plan.runs.data(), plan.payloads, config_);
+    EXPECT_EQ(seen.order, expected.order);
+    ASSERT_EQ(seen.tiles.size(), expected.tiles.size());
+    for (const auto& [key, tiles] : expected.tiles) {
+      const auto found = seen.tiles.find(key);
+      ASSERT_NE(found, seen.tiles.end());
+      EXPECT_EQ(found->second, tiles) << "batch " << std::get<0>(key) << " head "
+                                      << std::get<1>(key) << " row " << std::get<2>(key);
+    }
+  }
+
+  ListFault fault;
+
+ private:
+  SeenPlan run(HostLists& host) {
+    const BlockListGeometry geometry = block_list_geometry(problem_, shape_, config_, num_blocks_);
+    lists::ListParams p{};
+    static_assert(sizeof(p) == sizeof(geometry.params));
+    std::memcpy(&p, &geometry.params, sizeof(p));
+    // What capacity leaves unwritten must not be read: runs that never end.
+    std::vector<stof::TileRun> runs(static_cast<std::size_t>(p.num_rows * p.run_capacity) + 1,
+                                    {5, 5});
+    std::vector<stof::PartialTile> partial(
+        static_cast<std::size_t>(p.num_rows * p.partial_capacity) + 1, {-5, 0});
+    std::vector<lists::RowTiles> row_tiles(static_cast<std::size_t>(p.num_rows));
+    std::vector<stof::WorkRecord> records(static_cast<std::size_t>(p.num_records) + 1);
+    records.back().q_row = -9;
+    p.counts = host.counts.data();
+    p.ids = host.ids.data();
+    p.max_blocks = static_cast<int>(host.width);
+    const std::int64_t row = host.width;
+    const std::int64_t strides[] = {host.batch_extent == 1 ? 0 : host.head_extent * host.q_blocks,
+                                    host.head_extent == 1 ? 0 : host.q_blocks, 1};
+    for (int i = 0; i < 3; ++i) {
+      p.count_strides[i] = strides[i];
+      p.id_strides[i] = strides[i] * row;
+    }
+    p.id_strides[3] = 1;
+    p.full_tiles = geometry.full_tiles.data();
+    p.partial_tiles = geometry.partial_tiles.data();
+    p.tile_payloads = geometry.tile_payloads.data();
+    p.runs = runs.data();
+    p.partial = partial.data();
+    p.row_tiles = row_tiles.data();
+    p.records = records.data();
+    unsigned long long error = ~0ull;
+    p.error = &error;
+    launch(geometry.list_blocks(), lists::kListThreads, lists::kListSharedBytes,
+           [&] { lists::list_blocks(p); });
+    launch(geometry.order_blocks(), lists::kOrderThreads, lists::kOrderSharedBytes,
+           [&] { lists::order_records(p); });
+    fault.word = error;
+    EXPECT_EQ(runs.back().begin, 5) << "written past the end";
+    EXPECT_EQ(partial.back().tile, -5) << "written past the end";
+    EXPECT_EQ(records.back().q_row, -9) << "written past the end";
+    records.pop_back();
+    return seen_plan(records, partial.data(), runs.data(), geometry.payloads, config_);
+  }
+
+  template <class Body>
+  static void launch(std::int64_t blocks, int threads, int shared_bytes, const Body& body) {
+    gridDim.x = static_cast<unsigned>(blocks);
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)
+      emulated::machine.run(threads, lists::shared, static_cast<std::size_t>(shared_bytes),
+                            emulated::CopiesLand::kLate, body);
+  }
+
+  const AttentionProblem problem_;
+  const BlockListShape shape_;
+  const codegen::AttentionConfig config_;
+  const int num_blocks_;
+};
+
+AttentionProblem problem_of(std::int64_t batch, std::int64_t heads, std::int64_t heads_kv,
+                            std::int64_t seq_q, std::int64_t seq_kv) {
+  AttentionProblem p;
+  p.batch = batch;
+  p.num_heads_q = heads;
+  p.num_heads_kv = heads_kv;
+  p.seq_q = seq_q;
+  p.seq_kv = seq_kv;
+  p.head_dim_qk = p.head_dim_v = 64;
+  p.dtype = DType::kBFloat16;
+  return p;
+}
+
+BlockListShape shape_of(std::int64_t block_q, std::int64_t block_kv) {
+  BlockListShape shape;
+  shape.block_q = block_q;
+  shape.block_kv = block_kv;
+  return shape;
+}
+
+TEST(BlockListsEmulated, EqualTheHostsPlanOfTheSameLists) {
+  std::mt19937 random(3);
+  const AttentionProblem p = problem_of(2, 2, 1, 64 * 9 + 5, 64 * 37 + 19);
+  struct Case {
+    std::int64_t block_q, block_kv;
+    int rows, tile_kv;
+    double most;
+  };
+  for (const Case& c : {Case{64, 64, 64, 64, 1.0},
+                        {128, 128, 128, 64, 0.5},
+                        {128, 64, 64, 32, 0.3},
+                        {256, 256, 128, 128, 0.8},
+                        {64, 192, 64, 96, 0.4}}) {
+    SCOPED_TRACE(std::to_string(c.block_q) + " x " + std::to_string(c.block_kv));
+    const BlockListShape shape = shape_of(c.block_q, c.block_kv);
+    BlockListsEmulated run(p, shape, small_config(c.rows, c.tile_kv), 2);
+    for (const bool shared_heads : {false, true}) {
+      HostLists lists = random_lists(p, shape, shared_heads, c.most, random);
+      run.check(lists);
+      EXPECT_FALSE(run.fault.any());
+    }
+  }
+}
+
+TEST(BlockListsEmulated, LongListsAndFewDearRowsComeFirst) {
+  std::mt19937 random(4);
+  // More tiles than a warp holds at a time, and two groups of heads.
+  const AttentionProblem p = problem_of(1, 2, 2, 64 * 40, 64 * 8300 + 1);
+  const BlockListShape shape = shape_of(64, 64);
+  HostLists lists = empty_lists(1, 2, 40, 8301);
+  for (std::int64_t h = 0; h < 2; ++h)
+    for (std::int64_t row = 0; row < 40; ++row) {
+      const int count = row % 17 == 5 ? 8301 : static_cast<int>(random() % 3);
+      for (int i = 0; i < count; ++i)
+        lists.row(0, h, row)[i] = count > 3 ? i : static_cast<int>(random() % 8301);
+      lists.count(0, h, row) = count;
+    }
+  BlockListsEmulated(p, shape, small_config(64, 64), 16).check(lists);
+}
+
+TEST(BlockListsEmulated, WrongEntriesAreLeftOutAndTheFirstIsNamed) {
+  std::mt19937 random(5);
+  const AttentionProblem p = problem_of(2, 3, 3, 300, 500);
+  const BlockListShape shape = shape_of(64, 64);
+  HostLists lists = random_lists(p, shape, false, 0.5, random);
+  BlockListsEmulated run(p, shape, small_config(64, 64), 4);
+  lists.row(1, 2, 3)[0] = 8;
+  lists.count(1, 2, 3) = 1;
+  run.check(lists);
+  EXPECT_EQ(describe_fault(run.fault, p, shape),
+            "ids: batch 1, head 2, query block 3: expected 0..7, got 8; it was left out");
+  lists.row(0, 2, 1)[0] = -2147483647 - 1;
+  lists.count(0, 2, 1) = 1;
+  run.check(lists);
+  EXPECT_EQ(run.fault.value(), -2147483647 - 1);
+  EXPECT_EQ(run.fault.row(), 2 * 5 + 1);
+  lists.count(0, 1, 4) = -3;
+  run.check(lists);
+  EXPECT_EQ(describe_fault(run.fault, p, shape),
+            "counts: batch 0, head 1, query block 4: expected 0 to the last extent of ids, got -3; "
+            "it was cut to that");
+  lists.count(0, 0, 0) = 0x7fffffff;  // the row is read to its end, not past it
+  for (std::int64_t i = 0; i < lists.width; ++i) lists.row(0, 0, 0)[i] = static_cast<int>(i % 8);
+  run.check(lists);
+  EXPECT_EQ(run.fault.value(), 0x7fffffff);
+}
+
+TEST(BlockListsEmulated, ListsOfAFourByFourGrid) {
+  const AttentionProblem p = problem_of(1, 1, 1, 1024, 1024);
+  const BlockListShape shape = shape_of(256, 256);
+  HostLists lists = empty_lists(1, 1, 4, 2);
+  const int ids[4][2] = {{0, 2}, {1, 3}, {0, 3}, {2, 3}};
+  for (int row = 0; row < 4; ++row) {
+    lists.count(0, 0, row) = 2;
+    std::copy(ids[row], ids[row] + 2, lists.row(0, 0, row));
+  }
+  BlockListsEmulated(p, shape, small_config(128, 64), 2).check(lists);
+}
+
+TEST(BlockListsEmulated, BlocksThatHoldFewerKeysThanTheyHaveRoomFor) {
+  std::mt19937 random(6);
+  // A token grid of 5x6x7 in tiles of 4x4x4, every tile padded to 64 tokens.
+  const AttentionProblem p = problem_of(1, 2, 1, 8 * 64, 8 * 64);
+  BlockListShape shape = shape_of(64, 64);
+  shape.key_block_sizes = {64, 48, 32, 24, 16, 12, 8, 6};
+  for (const int tile_kv : {64, 32}) {
+    BlockListsEmulated run(p, shape, small_config(64, tile_kv), 2);
+    for (const double most : {0.5, 1.0}) {
+      HostLists lists = random_lists(p, shape, false, most, random);
+      run.check(lists);
+      EXPECT_FALSE(run.fault.any());
+    }
+  }
+  shape.key_block_sizes[3] = 0;  // a block without keys
+  HostLists lists = random_lists(p, shape, false, 1.0, random);
+  BlockListsEmulated(p, shape, small_config(64, 64), 2).check(lists);
+}
+
+TEST(BlockLists, RefuseShapesByName) {
+  const AttentionProblem p = problem_of(1, 1, 1, 256, 256);
+  const auto message = [&](const BlockListShape& shape) -> std::string {
+    try {
+      shape.validate(p);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_NE(message(shape_of(32, 64)).find("block_q: "), std::string::npos);
+  EXPECT_NE(message(shape_of(64, 96)).find("block_kv: "), std::string::npos);
+  BlockListShape shape = shape_of(64, 64);
+  shape.key_block_sizes = {64, 65, 1, 1};
+  EXPECT_NE(message(shape).find("key_block_sizes[1]: expected 0..64, got 65"), std::string::npos);
+  shape.key_block_sizes = {64};
+  EXPECT_NE(message(shape).find("one for each of 4 key blocks, got 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cuda
+}  // namespace stof

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/cuda/plan/block_list_geometry.h"
 #include "codegen/plan.h"
 #include "jit/nvrtc.h"
 
@@ -25,6 +26,71 @@ TEST_P(PlanKernelBuild, CompilesWithoutSpills) {
 
 INSTANTIATE_TEST_SUITE_P(Plans, PlanKernelBuild, testing::Values("sm_80", "sm_89", "sm_90a"),
                          [](const auto& target) { return target.param; });
+
+/// Head dimensions whose usual kernels have tiles that do not divide blocks of 64 tokens: others
+/// are made for them.
+struct Narrowed {
+  cuda::KernelTarget target;
+  std::string gpu;
+  std::int64_t head_dim;
+  bool softcap;
+};
+
+class BlockListKernelBuild : public testing::TestWithParam<Narrowed> {};
+
+TEST_P(BlockListKernelBuild, CompilesWithoutSpills) {
+  const Narrowed& wanted = GetParam();
+  AttentionProblem p;
+  p.num_heads_q = p.num_heads_kv = 2;
+  p.seq_q = p.seq_kv = 4096;
+  p.head_dim_qk = p.head_dim_v = wanted.head_dim;
+  p.dtype = DType::kBFloat16;
+  p.alibi = p.sink = true;
+  p.softcap = wanted.softcap ? 20.0f : 0.0f;
+  const auto candidates = block_list_candidates(p, cuda::BlockListShape{}, wanted.target);
+  ASSERT_FALSE(candidates.empty());
+  for (const auto& candidate : candidates) {
+    const std::string name = candidate.config.name();
+    EXPECT_EQ(candidate.config.query_rows(), 64) << name;
+    const jit::ResourceReport report = jit::parse_resources(
+        jit::Nvrtc::instance()
+            .compile(name, codegen::emit_attention(candidate.config), wanted.gpu)
+            .log);
+    EXPECT_GT(report.registers, 0) << name;
+    EXPECT_EQ(report.spill_bytes, 0) << name;
+    EXPECT_EQ(report.stack_bytes, 0) << name;
+    EXPECT_FALSE(report.wgmma_serialized) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, BlockListKernelBuild,
+                         testing::Values(Narrowed{{90, 132, 16}, "sm_90a", 192, true},
+                                         Narrowed{{90, 132, 16}, "sm_90a", 256, false},
+                                         Narrowed{{80, 108, 16}, "sm_80", 256, true}),
+                         [](const auto& variant) {
+                           return variant.param.gpu + "_d" + std::to_string(variant.param.head_dim);
+                         });
+
+TEST(BlockLists, TilesDivideBlocksOnEveryGpu) {
+  AttentionProblem p;
+  p.num_heads_q = p.num_heads_kv = 2;
+  p.seq_q = p.seq_kv = 4096;
+  p.dtype = DType::kBFloat16;
+  for (const int capability : {80, 89, 90})
+    for (const std::int64_t head_dim : {16, 64, 72, 128, 192, 256, 512})
+      for (const std::int64_t block : {64, 128, 192, 256}) {
+        p.head_dim_qk = p.head_dim_v = head_dim;
+        cuda::BlockListShape shape;
+        shape.block_q = shape.block_kv = block;
+        const auto candidates = block_list_candidates(p, shape, {capability, 132, 16});
+        EXPECT_FALSE(candidates.empty()) << capability << " " << head_dim << " " << block;
+        for (const auto& candidate : candidates) {
+          candidate.config.validate();
+          EXPECT_EQ(block % candidate.config.query_rows(), 0) << candidate.config.name();
+          EXPECT_EQ(block % candidate.config.tile_kv, 0) << candidate.config.name();
+        }
+      }
+}
 
 }  // namespace
 }  // namespace stof

@@ -1,9 +1,9 @@
 // Checks the GPU attention kernels against a double-precision oracle on random problems.
 //   attention_gpu_check [num_cases] [first_seed] [--only KIND,...] [--kernel PART]
 // Kinds: random (every candidate kernel of plain problems; with --kernel those whose name contains
-// PART, such as sm80), chain, threads, refusals, and those of option_checks.h; num_cases is that of
-// each random kind. Every run is on poisoned outputs; exits 1 with failures. Needs a GPU of compute
-// capability 8.0 or later.
+// PART, such as sm80), chain, threads, refusals, blocklists (plan_checks.h), and those of
+// option_checks.h; num_cases is that of each random kind. Every run is on poisoned outputs; exits 1
+// with failures. Needs a GPU of compute capability 8.0 or later.
 
 #include <algorithm>
 #include <atomic>
@@ -19,6 +19,7 @@
 #include "backend/cuda/attention/candidates.h"
 #include "bench/gpu/oracle.h"
 #include "gpu/option_checks.h"
+#include "gpu/plan_checks.h"
 #include "gpu/random_attention.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
@@ -189,7 +190,7 @@ int check_threads(const cuda::Device& device) {
 
 /// The kinds of check, in the order they run.
 std::vector<std::string> kinds() {
-  std::vector<std::string> names = {"random", "chain", "threads", "refusals"};
+  std::vector<std::string> names = {"random", "chain", "threads", "refusals", "blocklists"};
   for (const std::string& option : check::option_names()) names.push_back(option);
   return names;
 }
@@ -227,6 +228,9 @@ void run_kind(const cuda::Device& device, const std::string& kind, int cases, st
     tally->add(check_threads(device) == 0);
   } else if (kind == "refusals") {
     tally->add(check::check_refusals());
+  } else if (kind == "blocklists") {
+    for (const bool right : check::check_block_lists(device, first, cases, kernel_part))
+      tally->add(right);
   } else if (kind == "random") {
     compile_problems(device, first, cases);
     for (int i = 0; i < cases; ++i)

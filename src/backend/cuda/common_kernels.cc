@@ -5,6 +5,7 @@
 
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/rows/row_kernels.h"
+#include "codegen/plan.h"
 #include "core/check.h"
 
 namespace stof::cuda {
@@ -43,6 +44,8 @@ std::vector<jit::CubinRequest> common_kernels(const CommonKernels& wanted,
   const auto add = [&](const std::string& name, const std::string& source) {
     if (names.insert(name).second) requests.push_back({name, source, target});
   };
+  add("list_blocks", codegen::emit_list_blocks());
+  add("order_records", codegen::emit_order_records());
   for (const DType dtype : wanted.dtypes) {
     for (const std::int64_t head_dim : wanted.head_dims)
       for (const Candidate& candidate : attention_candidates(head_dim, dtype, gpu)) {

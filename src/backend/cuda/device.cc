@@ -97,7 +97,8 @@ Kernel::~Kernel() {
   if (module_ != nullptr) Driver::instance().cuModuleUnload(module_);
 }
 
-void Kernel::launch(unsigned blocks, unsigned threads, CUstream stream, void** arguments) const {
+void Kernel::launch(unsigned blocks, unsigned threads, CUstream stream, void** arguments,
+                    bool after_all) const {
   const Driver& driver = Driver::instance();
   constexpr int kProgrammaticStreamSerialization = 6;  // CUlaunchAttributeID
   CUlaunchAttribute early{};
@@ -112,7 +113,7 @@ void Kernel::launch(unsigned blocks, unsigned threads, CUstream stream, void** a
                               static_cast<unsigned>(shared_bytes_),
                               stream,
                               &early,
-                              early_start_ ? 1u : 0u};
+                              early_start_ && !after_all ? 1u : 0u};
   const CUresult result = driver.cuLaunchKernelEx(&config, function_, arguments, nullptr);
   if (result != 0)
     driver.check(

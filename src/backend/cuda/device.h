@@ -83,8 +83,10 @@ class Kernel {
     std::swap(early_start_, other.early_start_);
     return *this;
   }
-  /// Asynchronous. Throws Cuda naming kernel and grid.
-  void launch(unsigned blocks, unsigned threads, CUstream stream, void** arguments) const;
+  /// Asynchronous. `after_all`: does not start early, whatever the kernel may. Throws Cuda naming
+  /// kernel and grid.
+  void launch(unsigned blocks, unsigned threads, CUstream stream, void** arguments,
+              bool after_all = false) const;
   const std::string& name() const { return name_; }
 
  private:

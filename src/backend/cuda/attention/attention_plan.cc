@@ -10,15 +10,6 @@
 namespace stof::cuda {
 namespace {
 
-void check_dense(const AttentionProblem& problem) {
-  check_problem(problem);
-  for (const auto& [field, length] :
-       {std::pair{"seq_q", problem.seq_q}, std::pair{"seq_kv", problem.seq_kv}})
-    STOF_CHECK(length >= 1, kUnsupported,
-               "{}: the GPU kernels take lengths of 1 and more, got {}; use the CPU", field,
-               length);
-}
-
 DeviceBlockwise make_pass(const AttentionProblem& problem, const Pass& pass, const Device& device,
                           PlanFacts* facts) {
   const plan::MaskPlan plan = build_mask_plan(*pass.blocks, plan_config(pass.config));

@@ -127,38 +127,53 @@ void set_position_operands(const AttentionTensors& t, const DeviceBuffer& bucket
 
 constexpr std::size_t kQueueBytes = 8;
 
-std::size_t arrival_bytes(const codegen::AttentionConfig& config, const DevicePlan& plan) {
+std::size_t arrival_bytes(const codegen::AttentionConfig& config, std::size_t parts) {
   const int warps = 4 * config.warpgroups;
-  return plan.parts.size() * static_cast<std::size_t>(warps) * sizeof(std::uint32_t);
+  return parts * static_cast<std::size_t>(warps) * sizeof(std::uint32_t);
+}
+
+DeviceLists upload_lists(const DevicePlan& plan) {
+  DeviceLists lists;
+  lists.records = upload(plan.records, "the plan's records");
+  lists.partial = upload(plan.partial, "the plan's partial tiles");
+  lists.runs = upload(plan.runs, "the plan's runs");
+  lists.payloads = upload(plan.payloads, "the plan's payloads");
+  lists.position_buckets = upload(plan.position_buckets, "the plan's position buckets");
+  lists.num_records = static_cast<int>(plan.records.size());
+  return lists;
 }
 
 }  // namespace
 
 DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step,
-                                 const DevicePlan& plan, const Device& device, PlanFacts* facts)
+                                 DeviceLists lists, const std::vector<SplitPart>& parts,
+                                 const Device& device, PlanFacts* facts)
     : config_(config),
       step_(step),
       kernel_(&loaded_kernel({config.name(), codegen::emit_attention(config), "attention",
                               config.shared_bytes(), /*early_start=*/device.facts().major >= 9},
                              device)),
-      records_(upload(plan.records, "the plan's records")),
-      partial_(upload(plan.partial, "the plan's partial tiles")),
-      runs_(upload(plan.runs, "the plan's runs")),
-      payloads_(upload(plan.payloads, "the plan's payloads")),
-      position_buckets_(upload(plan.position_buckets, "the plan's position buckets")),
+      lists_(std::move(lists)),
       queue_(kQueueBytes, "the plan's queue"),
-      parts_(upload(plan.parts, "the plan's parts")),
-      workspace_(plan.parts.size() * part_bytes(config), "the plan's workspace"),
-      arrivals_(arrival_bytes(config, plan), "the plan's arrival counts"),
-      num_records_(static_cast<int>(plan.records.size())),
-      num_blocks_(std::max(1, std::min(num_blocks(config, device), num_records_))) {
+      parts_(upload(parts, "the plan's parts")),
+      workspace_(parts.size() * part_bytes(config), "the plan's workspace"),
+      arrivals_(arrival_bytes(config, parts.size()), "the plan's arrival counts"),
+      num_blocks_(std::max(1, std::min(num_blocks(config, device), lists_.num_records))) {
   const Driver& driver = Driver::instance();
   for (const DeviceBuffer* zero : {&queue_, &arrivals_})
     if (zero->bytes() > 0)
       driver.check(driver.cuMemsetD8Async(zero->address(), 0, zero->bytes(), nullptr),
                    "clearing the queue");
   driver.check(driver.cuStreamSynchronize(nullptr), "uploading the plan");
-  facts->device_bytes += plan.bytes() + kQueueBytes + workspace_.bytes() + arrivals_.bytes();
+  for (const DeviceBuffer* held :
+       {&lists_.records, &lists_.partial, &lists_.runs, &lists_.payloads, &lists_.position_buckets,
+        &queue_, &parts_, &workspace_, &arrivals_})
+    facts->device_bytes += held->bytes();
+}
+
+DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step,
+                                 const DevicePlan& plan, const Device& device, PlanFacts* facts)
+    : DeviceBlockwise(config, step, upload_lists(plan), plan.parts, device, facts) {
   for (const WorkRecord& record : plan.records)
     facts->tiles += (record.num_partial + record.num_full) * config.heads_per_record();
 }
@@ -169,12 +184,12 @@ int DeviceBlockwise::num_blocks(const codegen::AttentionConfig& config, const De
 
 void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& t, CUdeviceptr lse,
                              CUdeviceptr sequences, CUstream stream) const {
-  if (num_records_ == 0) return;
+  if (lists_.num_records == 0) return;
   const float scale = p.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim_qk)));
-  KernelParams params{records_.address(),
-                      partial_.address(),
-                      runs_.address(),
-                      payloads_.address(),
+  KernelParams params{lists_.records.address(),
+                      lists_.partial.address(),
+                      lists_.runs.address(),
+                      lists_.payloads.address(),
                       queue_.address(),
                       parts_.address(),
                       workspace_.address(),
@@ -184,7 +199,7 @@ void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& 
                       t.out.strides[0],
                       t.out.strides[1],
                       t.out.strides[2],
-                      num_records_,
+                      lists_.num_records,
                       static_cast<std::int32_t>(p.num_heads_q),
                       static_cast<std::int32_t>(p.num_heads_q / p.num_heads_kv),
                       static_cast<std::int32_t>(p.seq_q),
@@ -196,7 +211,8 @@ void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& 
                       scale};
   params.sequences = sequences;
   set_score_operands(p, t, step_, &params);
-  if (position_buckets_.bytes() > 0) set_position_operands(t, position_buckets_, &params);
+  if (lists_.position_buckets.bytes() > 0)
+    set_position_operands(t, lists_.position_buckets, &params);
   const auto blocks = static_cast<unsigned>(num_blocks_);
   const auto threads = static_cast<unsigned>(config_.threads());
   if (config_.family == codegen::KernelFamily::kSm80) {
@@ -204,14 +220,14 @@ void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& 
                             make_operand(t.k, "k", config_.load_bytes),
                             make_operand(t.v, "v", config_.load_bytes)};
     void* arguments[] = {&params, &operands};
-    kernel_->launch(blocks, threads, stream, arguments);
+    kernel_->launch(blocks, threads, stream, arguments, lists_.change);
     return;
   }
   CUtensorMap q = make_tensor_map(t.q, "q", 64, step_);
   CUtensorMap k = make_tensor_map(t.k, "k", config_.tile_kv, step_);
   CUtensorMap v = make_tensor_map(t.v, "v", config_.tile_kv, step_);
   void* arguments[] = {&params, &q, &k, &v};
-  kernel_->launch(blocks, threads, stream, arguments);
+  kernel_->launch(blocks, threads, stream, arguments, lists_.change);
 }
 
 }  // namespace stof::cuda

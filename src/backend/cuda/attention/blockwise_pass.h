@@ -2,6 +2,7 @@
 // One launch of a block-wise kernel, ready: the kernel, and a plan's lists in device memory.
 
 #include <cstdint>
+#include <vector>
 
 #include "backend/cuda/attention/device_plan.h"
 #include "backend/cuda/device.h"
@@ -11,9 +12,20 @@
 
 namespace stof::cuda {
 
+/// A plan's lists in device memory.
+struct DeviceLists {
+  DeviceBuffer records, partial, runs, payloads, position_buckets;
+  int num_records = 0;
+  /// Other kernels write them between launches: no launch may read ahead.
+  bool change = false;
+};
+
 class DeviceBlockwise {
  public:
-  /// Adds to `facts` what the launch computes and holds.
+  /// Adds to `facts` what the launch holds.
+  DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step, DeviceLists lists,
+                  const std::vector<SplitPart>& parts, const Device& device, PlanFacts* facts);
+  /// The same of lists on the host, with the tiles it computes.
   DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step, const DevicePlan& plan,
                   const Device& device, PlanFacts* facts);
 
@@ -32,9 +44,9 @@ class DeviceBlockwise {
   codegen::AttentionConfig config_;
   std::int64_t step_;
   const Kernel* kernel_;
-  DeviceBuffer records_, partial_, runs_, payloads_, position_buckets_, queue_, parts_, workspace_,
-      arrivals_;
-  int num_records_, num_blocks_;
+  DeviceLists lists_;
+  DeviceBuffer queue_, parts_, workspace_, arrivals_;
+  int num_blocks_;
 };
 
 }  // namespace stof::cuda

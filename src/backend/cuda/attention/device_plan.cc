@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/cpu/attention/position_bias.h"
+#include "backend/cuda/attention/payload.h"
 #include "backend/cuda/attention/queue.h"
 #include "core/check.h"
 #include "core/hash.h"
@@ -14,9 +15,7 @@
 namespace stof::cuda {
 namespace {
 
-/// Row-major payload words -> [slab][word][thread], bit i = the thread's score register i: register
-/// i of a wgmma accumulator, or of the mma accumulators of a slab, is row warp*16 + lane/4 (+8 if i
-/// & 2), column 8*(i/4) + 2*(lane%4) + (i&1).
+/// The plan's row-major payloads in the order of the kernel.
 class PayloadStore {
  public:
   /// known: payloads of other plans in `out`, by content; null: there are none.
@@ -54,17 +53,7 @@ class PayloadStore {
     const auto index = static_cast<std::int32_t>(out_->size() / words_per_payload_);
     out_->resize(out_->size() + words_per_payload_, 0);
     std::uint32_t* words = out_->data() + index * words_per_payload_;
-    const int registers = config_.tile_kv / 2;
-    const std::int64_t slab_words = words_per_payload_ / (config_.query_rows() / 64);
-    for (int slab = 0; slab < config_.query_rows() / 64; ++slab)
-      for (int thread = 0; thread < 128; ++thread)
-        for (int i = 0; i < registers; ++i) {
-          const std::int64_t row =
-              slab * 64 + thread / 32 * 16 + thread % 32 / 4 + ((i & 2) ? 8 : 0);
-          const std::int64_t column = 8 * (i / 4) + 2 * (thread % 4) + (i & 1);
-          if (visible(row, column))
-            words[slab * slab_words + i / 32 * 128 + thread] |= 1u << (i % 32);
-        }
+    write_payload(config_, visible, words);
     if (known_ == nullptr) return index;
     const auto [at, is_new] =
         known_->try_emplace(fingerprint_of(words, words_per_payload_ * 4), index);
@@ -118,17 +107,6 @@ ItemLists copy_lists(const plan::MaskPlan& plan, const plan::WorkItem& item,
   return lists;
 }
 
-/// Distances are shorter than the longer side, and at max_distance the last bucket has begun.
-std::vector<std::int32_t> position_buckets(const AttentionProblem& problem) {
-  const PositionBias& rule = problem.position_bias;
-  std::vector<std::int32_t> buckets;
-  if (rule.num_buckets == 0) return buckets;
-  const std::int64_t reach = std::min(rule.max_distance, std::max(problem.seq_q, problem.seq_kv));
-  for (std::int64_t distance = -reach; distance <= reach; ++distance)
-    buckets.push_back(static_cast<std::int32_t>(cpu::position_bucket(rule, distance)));
-  return buckets;
-}
-
 /// Lists of a plan's items, and the items of each pattern by query tile.
 struct PartLists {
   std::vector<ItemLists> items;
@@ -159,6 +137,17 @@ std::size_t DevicePlan::bytes() const {
   return records.size() * sizeof(WorkRecord) + partial.size() * sizeof(plan::PartialTile) +
          runs.size() * sizeof(plan::TileRun) + payloads.size() * 4 +
          parts.size() * sizeof(SplitPart) + position_buckets.size() * 4;
+}
+
+// Distances are shorter than the longer side, and at max_distance the last bucket has begun.
+std::vector<std::int32_t> position_buckets(const AttentionProblem& problem) {
+  const PositionBias& rule = problem.position_bias;
+  std::vector<std::int32_t> buckets;
+  if (rule.num_buckets == 0) return buckets;
+  const std::int64_t reach = std::min(rule.max_distance, std::max(problem.seq_q, problem.seq_kv));
+  for (std::int64_t distance = -reach; distance <= reach; ++distance)
+    buckets.push_back(static_cast<std::int32_t>(cpu::position_bucket(rule, distance)));
+  return buckets;
 }
 
 bool can_split(const codegen::AttentionConfig& config) {
@@ -213,17 +202,12 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<
 
   // Heads whose K and V stay in L2 together are one locality.
   std::vector<QueuedItem> queue;
-  const double kv_bytes = 2.0 * static_cast<double>(problem.seq_kv) *
-                          static_cast<double>(problem.head_dim_qk + problem.head_dim_v);
-  constexpr double kL2Share = 24e6;
-  const auto kv_heads_per_locality =
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(kL2Share / std::max(kv_bytes, 1.0)));
+  const std::int64_t local_heads = heads_per_locality(problem);
   for (std::size_t part = 0; part < parts.size(); ++part)
     for (const std::int32_t b : parts[part].batches)
       for (std::int64_t h = 0; h < problem.num_heads_q; h += heads_per_record) {
         const plan::MaskPlan& plan = *parts[part].plan;
-        const std::int64_t locality =
-            (b * problem.num_heads_kv + h / group) / kv_heads_per_locality;
+        const std::int64_t locality = (b * problem.num_heads_q + h) / local_heads;
         const std::int32_t pattern = plan.pattern_index(plan.shape.batch == 1 ? 0 : b, h);
         for (const std::size_t i :
              lists[part].items_of_pattern[static_cast<std::size_t>(pattern)]) {

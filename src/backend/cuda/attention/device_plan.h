@@ -29,15 +29,17 @@ struct DevicePlan {
   std::vector<plan::TileRun> runs;
   std::vector<std::uint32_t> payloads;
   std::vector<SplitPart> parts;
-  /// Buckets of the distances -reach .. reach of a position bias: beyond, those of one sign share
-  /// one. Empty without.
-  std::vector<std::int32_t> position_buckets;
+  std::vector<std::int32_t> position_buckets;  ///< of the problem, see below
 
   std::size_t bytes() const;
 };
 
 /// The tile shape the kernel wants of its MaskPlan.
 plan::PlanConfig plan_config(const codegen::AttentionConfig& config);
+
+/// Buckets of the distances -reach .. reach of a position bias: beyond, those of one sign share
+/// one. Empty without.
+std::vector<std::int32_t> position_buckets(const AttentionProblem& problem);
 
 /// Whether the kernel can share a query tile between blocks.
 bool can_split(const codegen::AttentionConfig& config);

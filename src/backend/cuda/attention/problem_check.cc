@@ -19,6 +19,15 @@ void check_problem(const AttentionProblem& problem) {
              "scale: the GPU kernels take positive scales, got {}", *problem.scale);
 }
 
+void check_dense(const AttentionProblem& problem) {
+  check_problem(problem);
+  for (const auto& [field, length] :
+       {std::pair{"seq_q", problem.seq_q}, std::pair{"seq_kv", problem.seq_kv}})
+    STOF_CHECK(length >= 1, kUnsupported,
+               "{}: the GPU kernels take lengths of 1 and more, got {}; use the CPU", field,
+               length);
+}
+
 void check_alignment(const TensorView& tensor, const char* name, int alignment) {
   bool aligned = reinterpret_cast<std::uintptr_t>(tensor.data) % alignment == 0;
   for (int i = 0; i < 3; ++i)

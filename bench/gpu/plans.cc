@@ -1,0 +1,162 @@
+// Times plans that are made on the GPU, and the attention that runs on them.
+//   bench_gpu_plans [CASE...] [--json FILE]
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "backend/cuda/measure.h"
+#include "backend/cuda/upload.h"
+#include "bench/gpu/oracle.h"
+#include "stof/cuda_block_lists.h"
+#include "stof/error.h"
+
+namespace {
+
+using namespace stof;
+
+const cuda::Driver& driver() { return cuda::Driver::instance(); }
+
+/// A video diffusion model's attention: every head of every query block keeps the same number of
+/// key blocks, chosen anew for each call.
+struct ListCase {
+  const char* name;
+  std::int64_t heads, seq, block;
+  double kept;
+};
+constexpr ListCase kListCases[] = {{"lists_64_20", 12, 32760, 64, 0.2},
+                                   {"lists_128_20", 12, 32760, 128, 0.2},
+                                   {"lists_64_5", 12, 32760, 64, 0.05},
+                                   {"lists_128_50", 12, 32760, 128, 0.5},
+                                   {"lists_64_10_40h", 40, 32760, 64, 0.1}};
+
+struct Lists {
+  std::int64_t kept;
+  std::vector<std::int32_t> counts, ids;
+  double visible_pairs = 0;
+};
+
+Lists random_lists(const ListCase& c) {
+  const std::int64_t blocks = (c.seq + c.block - 1) / c.block;
+  Lists lists{std::max<std::int64_t>(1, std::lround(c.kept * static_cast<double>(blocks))), {}, {}};
+  std::mt19937_64 random(11);
+  const auto rows_of = [&](std::int64_t block) {
+    return static_cast<double>(std::min(c.block, c.seq - block * c.block));
+  };
+  std::vector<std::int32_t> all(static_cast<std::size_t>(blocks));
+  std::iota(all.begin(), all.end(), 0);
+  for (std::int64_t row = 0; row < c.heads * blocks; ++row) {
+    std::shuffle(all.begin(), all.end(), random);  // as a top-k leaves them: in no order
+    lists.counts.push_back(static_cast<std::int32_t>(lists.kept));
+    lists.ids.insert(lists.ids.end(), all.begin(), all.begin() + lists.kept);
+    for (std::int64_t i = 0; i < lists.kept; ++i)
+      lists.visible_pairs += rows_of(row % blocks) * rows_of(all[static_cast<std::size_t>(i)]);
+  }
+  return lists;
+}
+
+mask::Mask mask_of(const ListCase& c, const Lists& lists) {
+  mask::BlockList list;
+  list.block_q = list.block_kv = c.block;
+  const std::int64_t blocks = (c.seq + c.block - 1) / c.block;
+  auto id = lists.ids.begin();
+  for (std::int64_t h = 0; h < c.heads; ++h) {
+    list.heads.emplace_back();
+    for (std::int64_t row = 0; row < blocks; ++row, id += lists.kept)
+      list.heads.back().emplace_back(id, id + lists.kept);
+  }
+  return mask::block_list(std::move(list));
+}
+
+void run_lists(const cuda::Device& device, const ListCase& c, std::FILE* json) {
+  AttentionProblem p;
+  p.num_heads_q = p.num_heads_kv = c.heads;
+  p.seq_q = p.seq_kv = c.seq;
+  p.head_dim_qk = p.head_dim_v = 128;
+  p.dtype = DType::kBFloat16;
+  p.return_lse = true;
+  const Lists lists = random_lists(c);
+  const cuda::DeviceBuffer counts = cuda::upload(lists.counts, "counts");
+  const cuda::DeviceBuffer ids = cuda::upload(lists.ids, "ids");
+  driver().check(driver().cuStreamSynchronize(nullptr), "upload");
+  cuda::BlockListShape shape;
+  shape.block_q = shape.block_kv = c.block;
+  shape.max_blocks = lists.kept;
+  shape.expected_share = c.kept;
+  const std::int64_t blocks = shape.num_q_blocks(p);
+  const cuda::BlockLists views{
+      {cuda::device_pointer(counts.address()), DType::kInt32, {1, c.heads, blocks}},
+      {cuda::device_pointer(ids.address()), DType::kInt32, {1, c.heads, blocks, lists.kept}}};
+  const bench::DeviceTensors data(p, device);
+  const auto bound = mask_of(c, lists).bind({1, c.heads, c.seq, c.seq});
+  for (const cuda::CandidateFacts& candidate : cuda::BlockListPlan::candidates(
+           p, shape,
+           {device.facts().major * 10 + device.facts().minor, device.facts().num_sms, 16})) {
+    if (!candidate.feasible) continue;
+    const auto plan = cuda::BlockListPlan::build(p, shape, candidate.name);
+    plan.update(views, nullptr);
+    plan.check(nullptr);
+    data.poison();
+    plan.run(data.tensors(), nullptr);
+    const auto nan = data.count_nan();
+    const auto errors = data.compare(bound, 48);
+    const bool good = nan == 0 && errors.frobenius < 5e-3 && errors.lse < 1e-3;
+    const double update_us =
+        cuda::measure_us([&](cuda::CUstream stream) { plan.update(views, stream); }, 20, 9);
+    const double run_us =
+        cuda::measure_us([&](cuda::CUstream stream) { plan.run(data.tensors(), stream); }, 4, 7);
+    const double both_us = cuda::measure_us(
+        [&](cuda::CUstream stream) {
+          plan.update(views, stream);
+          plan.run(data.tensors(), stream);
+        },
+        4, 7);
+    const double tflops = 4 * lists.visible_pairs * 128 / run_us * 1e-6;
+    std::printf(
+        "%-16s %s err %.1e nan %ld update %6.1f us run %8.1f us (%4.2f %%) both %8.1f us %5.0f "
+        "TFLOP/s predicted %7.0f us %s %.1f MB\n",
+        c.name, good ? "ok " : "BAD", errors.frobenius, nan, update_us, run_us,
+        100 * update_us / run_us, both_us, tflops, candidate.predicted_us, candidate.name.c_str(),
+        static_cast<double>(plan.facts().device_bytes) * 1e-6);
+    std::fflush(stdout);
+    if (json != nullptr)
+      std::fprintf(json,
+                   "{\"gpu\":\"%s\",\"case\":\"%s\",\"B\":1,\"H\":%ld,\"S\":%ld,\"D\":128,"
+                   "\"block\":%ld,\"kept\":%.3f,\"update_us\":%.2f,\"run_us\":%.2f,\"share\":%.4f,"
+                   "\"both_us\":%.2f,\"tflops_visible\":%.1f,\"predicted_us\":%.1f,"
+                   "\"kernel\":\"%s\",\"good\":%s}\n",
+                   device.facts().name.c_str(), c.name, c.heads, c.seq, c.block, c.kept, update_us,
+                   run_us, update_us / run_us, both_us, tflops, candidate.predicted_us,
+                   candidate.name.c_str(), good ? "true" : "false");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::FILE* json = nullptr;
+  std::vector<std::string> only;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc)
+      json = std::fopen(argv[++i], "a");
+    else
+      only.emplace_back(argv[i]);
+  }
+  const auto wanted = [&](const char* name) {
+    return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+  };
+  const cuda::Device device = cuda::Device::open();
+  for (const ListCase& c : kListCases) {
+    if (!wanted(c.name)) continue;
+    try {
+      run_lists(device, c, json);
+    } catch (const Error& failure) {
+      std::printf("%s: %s\n", c.name, failure.what());
+    }
+  }
+  if (json != nullptr) std::fclose(json);
+  return 0;
+}

@@ -171,14 +171,16 @@ plan::PlanConfig plan_config(const codegen::AttentionConfig& config) {
 }
 
 DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
-                             const codegen::AttentionConfig& config, int num_blocks) {
+                             const codegen::AttentionConfig& config, int num_blocks,
+                             bool may_split) {
   PlannedPart whole{&plan, std::vector<std::int32_t>(static_cast<std::size_t>(problem.batch))};
   std::iota(whole.batches.begin(), whole.batches.end(), 0);
-  return build_device_plan(problem, {std::move(whole)}, config, num_blocks);
+  return build_device_plan(problem, {std::move(whole)}, config, num_blocks, may_split);
 }
 
 DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<PlannedPart>& parts,
-                             const codegen::AttentionConfig& config, int num_blocks) {
+                             const codegen::AttentionConfig& config, int num_blocks,
+                             bool may_split) {
   const std::int64_t heads_per_record = config.heads_per_record();
   const std::int64_t group = problem.num_heads_q / problem.num_heads_kv;
   STOF_CHECK(group % heads_per_record == 0, kUnsupported,
@@ -222,7 +224,9 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<
       }
   constexpr std::size_t kMaxWorkspace = 64 << 20;
   fill_queue(std::move(queue), num_blocks,
-             can_split(config) ? static_cast<std::int64_t>(kMaxWorkspace / part_bytes(config)) : 0,
+             may_split && can_split(config)
+                 ? static_cast<std::int64_t>(kMaxWorkspace / part_bytes(config))
+                 : 0,
              &out);
   return out;
 }

@@ -63,9 +63,11 @@ struct PlannedPart {
 /// need no bounds. `num_blocks` persistent blocks will pop the queue. Parts may have lengths of
 /// their own, `problem` the longest.
 DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<PlannedPart>& parts,
-                             const codegen::AttentionConfig& config, int num_blocks);
-/// One plan for the whole batch.
+                             const codegen::AttentionConfig& config, int num_blocks,
+                             bool may_split = true);
+/// One plan for the whole batch. Without `may_split` every record is a whole query tile.
 DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
-                             const codegen::AttentionConfig& config, int num_blocks);
+                             const codegen::AttentionConfig& config, int num_blocks,
+                             bool may_split = true);
 
 }  // namespace stof::cuda

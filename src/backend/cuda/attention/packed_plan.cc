@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backend/cpu/attention/problem.h"
-#include "backend/cuda/attention/cost_model.h"
 #include "core/check.h"
 #include "plan/config.h"
 
@@ -19,24 +18,44 @@ Workload work_of(const cpu::PackedSequences& packed, const PackedBlocks& blocks,
   all.num_blocks = target.num_sms * config.blocks_per_sm;
   all.can_split = can_split(config);
   const UnitCosts costs = unit_costs(config, target);
-  const auto cost_of = [&](const TileCounts& tiles) {
-    return costs.full_ns * static_cast<double>(tiles.full) +
-           costs.partial_ns * static_cast<double>(tiles.partial);
-  };
   for (std::size_t part = 0; part < packed.parts.size(); ++part) {
     if (blocks[part] == nullptr) continue;  // its rows store zeros
-    const Workload one = make_workload(packed.parts[part].problem, *blocks[part], config, target);
     const auto times =
         static_cast<double>(std::count(packed.part_of.begin(), packed.part_of.end(), part));
-    all.full += times * one.full;
-    all.partial += times * one.partial;
-    all.items += times * one.items;
-    if (cost_of(one.longest) > cost_of(all.longest)) all.longest = one.longest;
+    add_work(make_workload(packed.parts[part].problem, *blocks[part], config, target), times, costs,
+             &all);
   }
   return all;
 }
 
 }  // namespace
+
+std::vector<codegen::AttentionConfig> packed_configs(const AttentionProblem& problem,
+                                                     bool shared_heads,
+                                                     const KernelTarget& target) {
+  std::vector<codegen::AttentionConfig> configs;
+  if (infeasible(KernelFamily::kSm90, problem, target).empty())
+    configs = sm90_configs(problem, shared_heads);
+  if (configs.empty()) {
+    const std::string reason = infeasible(KernelFamily::kSm80, problem, target);
+    STOF_CHECK(reason.empty(), kUnsupported,
+               "packed sequences run on the block-wise kernels; the more general one {}", reason);
+    configs = sm80_configs(problem, shared_heads, target);
+  }
+  for (codegen::AttentionConfig& config : configs) config.varlen = true;
+  return configs;
+}
+
+void add_work(const Workload& one, double times, const UnitCosts& costs, Workload* all) {
+  const auto cost_of = [&](const TileCounts& tiles) {
+    return costs.full_ns * static_cast<double>(tiles.full) +
+           costs.partial_ns * static_cast<double>(tiles.partial);
+  };
+  all->full += times * one.full;
+  all->partial += times * one.partial;
+  all->items += times * one.items;
+  if (cost_of(one.longest) > cost_of(all->longest)) all->longest = one.longest;
+}
 
 PackedBlocks blocks_of_parts(const cpu::PackedSequences& packed) {
   PackedBlocks blocks;
@@ -60,17 +79,10 @@ std::vector<PackedCandidate> packed_candidates(const cpu::PackedSequences& packe
     return mask == nullptr || mask->head_extent() == 1;
   });
   std::vector<PackedCandidate> candidates;
-  const bool hopper = infeasible(KernelFamily::kSm90, packed.problem, target).empty();
-  const std::string reason = infeasible(KernelFamily::kSm80, packed.problem, target);
-  STOF_CHECK(hopper || reason.empty(), kUnsupported,
-             "packed sequences run on the block-wise kernels; the more general one {}", reason);
-  for (codegen::AttentionConfig config : hopper
-                                             ? sm90_configs(packed.problem, shared_heads)
-                                             : sm80_configs(packed.problem, shared_heads, target)) {
-    config.varlen = true;
+  for (const codegen::AttentionConfig& config :
+       packed_configs(packed.problem, shared_heads, target))
     candidates.push_back(
         {config, predict_us(work_of(packed, blocks, config, target), unit_costs(config, target))});
-  }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const PackedCandidate& a, const PackedCandidate& b) {
                      return a.predicted_us < b.predicted_us;

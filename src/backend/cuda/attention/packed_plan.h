@@ -7,6 +7,7 @@
 
 #include "backend/cpu/attention/packed.h"
 #include "backend/cuda/attention/configs.h"
+#include "backend/cuda/attention/cost_model.h"
 #include "backend/cuda/attention/device_plan.h"
 #include "codegen/attention.h"
 #include "stof/block_mask.h"
@@ -16,6 +17,14 @@ namespace stof::cuda {
 /// Block masks of the parts; null where a part has no queries or no keys.
 using PackedBlocks = std::vector<std::shared_ptr<const mask::BlockMask>>;
 PackedBlocks blocks_of_parts(const cpu::PackedSequences& packed);
+
+/// The kernels that can run packed sequences of such a problem, whatever their lengths. Throws
+/// Unsupported naming why none can.
+std::vector<codegen::AttentionConfig> packed_configs(const AttentionProblem& problem,
+                                                     bool shared_heads, const KernelTarget& target);
+
+/// Adds `times` sequences' work for a kernel of these costs.
+void add_work(const Workload& one, double times, const UnitCosts& costs, Workload* all);
 
 struct PackedCandidate {
   codegen::AttentionConfig config;

@@ -1,5 +1,5 @@
 // Times whole BERT encoders on the GPU: random weights in the sizes of known checkpoints, batches
-// of equal texts, wall time of a call with its upload, pooling and download.
+// of equal and of ever other lengths, wall time of a call with its upload, pooling and download.
 //   bench_gpu_encoder [--json FILE]
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <random>
 
 #include "backend/cuda/device.h"
 #include "model/cuda/bert_encoder.h"
@@ -26,14 +27,35 @@ constexpr Model kModels[] = {{"MiniLM-L6", {384, 12, 1536, 6}}, {"BERT-base", {7
 
 struct Batch {
   std::int64_t texts, tokens;
+  bool mixed = false;  ///< lengths of 8 to `tokens`, others in every call
 };
-constexpr Batch kBatches[] = {{1, 16}, {32, 128}, {256, 128}, {64, 384}};
+constexpr Batch kBatches[] = {{1, 16}, {32, 128}, {256, 128}, {64, 384}, {64, 128, true}};
 
-double median_ms(const CudaBertEncoder& encoder, const PackedTexts& texts, const mask::Mask& mask,
+/// The longest first, as TextEncoder packs them.
+PackedTexts texts_of(const Batch& batch, const BertConfig& config, std::mt19937* random) {
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch.texts), batch.tokens);
+  std::uniform_int_distribution<std::int64_t> any(8, batch.tokens);
+  if (batch.mixed)
+    for (std::int64_t& length : lengths) length = any(*random);
+  std::sort(lengths.rbegin(), lengths.rend());
+  PackedTexts texts;
+  for (const std::int64_t length : lengths) {
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < length; ++i)
+      ids.push_back(static_cast<std::int32_t>(i % config.vocab_size));
+    texts.add(ids);
+  }
+  return texts;
+}
+
+double median_ms(const CudaBertEncoder& encoder, const Batch& batch, const mask::Mask& mask,
                  bool* good) {
+  constexpr int kCalls = 20, kWarmUp = 8;  // plans, products and memory are made in these
+  std::mt19937 random(1);
   std::vector<double> times;
   EncoderTiming timing;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < kCalls; ++i) {
+    const PackedTexts texts = texts_of(batch, encoder.config(), &random);
     const auto start = std::chrono::steady_clock::now();
     const Tensor vectors = encoder.pooled(texts, mask, cpu::Pooling::kMean, timing);
     times.push_back(
@@ -41,7 +63,7 @@ double median_ms(const CudaBertEncoder& encoder, const PackedTexts& texts, const
             .count());
     for (const float value : vectors.as<float>()) *good &= std::isfinite(value);
   }
-  times.erase(times.begin(), times.begin() + 3);  // plans, products and memory are made in these
+  times.erase(times.begin(), times.begin() + kWarmUp);
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }
@@ -55,26 +77,22 @@ void run_model(const Model& model, std::FILE* json) {
     const CudaBertEncoder encoder(load_bert_weights(Checkpoint::open(folder.path()), config),
                                   config, dtype);
     for (const Batch& batch : kBatches) {
-      std::vector<std::int32_t> ids;
-      for (std::int64_t i = 0; i < batch.tokens; ++i)
-        ids.push_back(static_cast<std::int32_t>(i % config.vocab_size));
-      PackedTexts texts;
-      for (std::int64_t i = 0; i < batch.texts; ++i) texts.add(ids);
       for (const auto& [mask_name, mask] :
            {std::pair{"dense", mask::all()}, std::pair{"sliding", mask::window(32, 32)}}) {
         bool good = true;
-        const double ms = median_ms(encoder, texts, mask, &good);
+        const double ms = median_ms(encoder, batch, mask, &good);
         const double per_second = 1e3 * static_cast<double>(batch.texts) / ms;
         const std::string type(to_string(dtype));
-        std::printf("%-10s %-8s %4ld texts of %3ld, %-8s %8.2f ms %10.0f texts/s %s\n", model.name,
-                    type.c_str(), batch.texts, batch.tokens, mask_name, ms, per_second,
-                    good ? "" : "BAD: not finite");
+        std::printf("%-10s %-8s %4ld texts of %s%3ld, %-8s %8.2f ms %10.0f texts/s %s\n",
+                    model.name, type.c_str(), batch.texts, batch.mixed ? "8 to " : "", batch.tokens,
+                    mask_name, ms, per_second, good ? "" : "BAD: not finite");
         if (json != nullptr)
-          std::fprintf(json,
-                       "{\"model\":\"%s\",\"dtype\":\"%s\",\"texts\":%ld,\"tokens\":%ld,\"mask\":"
-                       "\"%s\",\"ms\":%.3f,\"texts_per_s\":%.1f,\"good\":%s}\n",
-                       model.name, type.c_str(), batch.texts, batch.tokens, mask_name, ms,
-                       per_second, good ? "true" : "false");
+          std::fprintf(
+              json,
+              "{\"model\":\"%s\",\"dtype\":\"%s\",\"texts\":%ld,\"tokens\":%ld,"
+              "\"mixed\":%s,\"mask\":\"%s\",\"ms\":%.3f,\"texts_per_s\":%.1f,\"good\":%s}\n",
+              model.name, type.c_str(), batch.texts, batch.tokens, batch.mixed ? "true" : "false",
+              mask_name, ms, per_second, good ? "true" : "false");
         std::fflush(stdout);
       }
     }

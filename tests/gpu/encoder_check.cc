@@ -1,7 +1,8 @@
 // Checks the BERT encoder on the GPU against plain loops in double, in both 16-bit types.
-//   encoder_gpu_check [--tiny] [MODEL_DIR]
+//   encoder_gpu_check [--tiny] [--batches] [MODEL_DIR]
 // Without a folder: random models of several shapes, activations and masks; with one, that
-// checkpoint too, on real text. --tiny: one small model, for compute-sanitizer.
+// checkpoint too, on real text. --tiny: one small model, for compute-sanitizer. --batches: only
+// batches of ever other lengths.
 
 #include <cstdio>
 #include <cstring>
@@ -153,6 +154,60 @@ void check_random(const cuda::Device& device, const TinyBert::Sizes& sizes,
   }
 }
 
+/// Batches of ever other lengths: right, and those that fit what earlier ones needed take no
+/// memory.
+void check_batches(const cuda::Device& device, Tally* tally) {
+  TinyBert tiny(5, {128, 4, 256, 2});
+  const TemporaryFolder folder;
+  tiny.write(folder);
+  const BertConfig config = load_bert_config(folder.path());
+  const CudaBertEncoder encoder(load_bert_weights(Checkpoint::open(folder.path()), config), config,
+                                DType::kFloat16);
+  const auto hidden = static_cast<std::size_t>(config.hidden_size);
+  for (const auto& [name, mask] : masks()) {
+    std::vector<std::vector<std::int32_t>> pool;
+    std::vector<Rows> expected;
+    std::mt19937 random(11);
+    for (const std::size_t length : {1, 2, 17, 63, 64, 65, 100, 128, 130, 200}) {
+      pool.emplace_back();
+      for (std::size_t i = 0; i < length; ++i)
+        pool.back().push_back(
+            static_cast<std::int32_t>(random() % static_cast<unsigned>(config.vocab_size)));
+      expected.push_back(tiny.run(pool.back(), mask));
+    }
+    std::vector<std::vector<std::size_t>> batches(30);
+    for (auto& batch : batches) {
+      batch.resize(1 + random() % 12);
+      for (std::size_t& text : batch) text = random() % pool.size();
+    }
+    Worst worst;
+    std::int64_t before = 0;
+    for (const bool again : {false, true}) {
+      if (again) before = device.free_memory_bytes();
+      for (const auto& batch : batches) {
+        PackedTexts texts;
+        for (const std::size_t text : batch) texts.add(pool[text]);
+        EncoderTiming timing;
+        const Tensor states = encoder.forward(texts, mask, timing);
+        const float* row = states.as<float>().data();
+        for (const std::size_t text : batch)
+          for (const auto& want : expected[text]) {
+            compare(row, want, &worst);
+            row += hidden;
+          }
+      }
+    }
+    const bool kept = device.free_memory_bytes() == before;
+    const bool good = kept && worst.within(bounds_of(DType::kFloat16));
+    std::printf(
+        "%s 60 batches of other lengths, %-8s cosine distance %.1e; difference %.1e of %.1f%s\n",
+        good ? "ok " : "BAD", name.c_str(), worst.cosine, worst.difference, worst.largest,
+        kept ? "" : "; took device memory");
+    std::fflush(stdout);
+    tally->count(good);
+  }
+}
+
 constexpr const char* kTexts[] = {
     "Masked attention computes only what the mask leaves visible.", "A cat sleeps on the sofa.",
     "Stock prices fell.",
@@ -182,19 +237,22 @@ void check_folder(const std::string& folder, Tally* tally) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool tiny = false;
+  bool tiny = false, only_batches = false;
   std::string folder;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--tiny") == 0)
       tiny = true;
+    else if (std::strcmp(argv[i], "--batches") == 0)
+      only_batches = true;
     else
       folder = argv[i];
   }
   Tally tally;
   try {
     const cuda::Device device = cuda::Device::open();
-    check_random(device, {24, 3, 40, 2}, "gelu", 130, &tally);
-    if (!tiny) {
+    if (!only_batches) check_random(device, {24, 3, 40, 2}, "gelu", 130, &tally);
+    if (!tiny) check_batches(device, &tally);
+    if (!tiny && !only_batches) {
       check_random(device, {128, 2, 256, 2}, "gelu", 300, &tally);
       check_random(device, {384, 12, 512, 2}, "gelu_new", 100, &tally);
       check_random(device, {1032, 43, 64, 1}, "relu", 70, &tally);

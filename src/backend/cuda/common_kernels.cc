@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cuda/attention/candidates.h"
+#include "backend/cuda/attention/packed_plan.h"
 #include "backend/cuda/rows/row_kernels.h"
 #include "codegen/plan.h"
 #include "core/check.h"
@@ -23,6 +24,16 @@ std::vector<Candidate> attention_candidates(std::int64_t head_dim, DType dtype,
   problem.dtype = dtype;
   constexpr bool kByName = false;  // what runs only when named is compiled only when named
   return enumerate_candidates(problem, mask::causal() & mask::strided(64, 128), target, kByName);
+}
+
+/// What encoders run on texts packed one behind the other, whatever the mask.
+std::vector<codegen::AttentionConfig> encoder_configs(std::int64_t head_dim, DType dtype,
+                                                      const KernelTarget& target) {
+  AttentionProblem problem;
+  problem.head_dim_qk = problem.head_dim_v = head_dim;
+  problem.dtype = dtype;
+  constexpr bool kSharedHeads = true;  // no head shares keys with another: masks change nothing
+  return packed_configs(problem, kSharedHeads, target);
 }
 
 /// "sm_90a" -> {90, ...}; the number of multiprocessors plays no part in what there is.
@@ -47,13 +58,16 @@ std::vector<jit::CubinRequest> common_kernels(const CommonKernels& wanted,
   add("list_blocks", codegen::emit_list_blocks());
   add("order_records", codegen::emit_order_records());
   for (const DType dtype : wanted.dtypes) {
-    for (const std::int64_t head_dim : wanted.head_dims)
+    for (const std::int64_t head_dim : wanted.head_dims) {
       for (const Candidate& candidate : attention_candidates(head_dim, dtype, gpu)) {
         for (const Pass& pass : candidate.passes)
           add(pass.config.name(), codegen::emit_attention(pass.config));
         if (candidate.rowwise)
           add(candidate.rowwise->config.name(), codegen::emit_rowwise(candidate.rowwise->config));
       }
+      for (const codegen::AttentionConfig& config : encoder_configs(head_dim, dtype, gpu))
+        add(config.name(), codegen::emit_attention(config));
+    }
     for (const std::int64_t hidden : wanted.hidden_sizes)
       for (const KernelSource& source : RowKernels::sources(dtype, hidden))
         add(source.name, source.text);

@@ -19,4 +19,15 @@ DeviceBuffer upload(const std::vector<T>& values, const char* what) {
   return buffer;
 }
 
+/// The same on `stream`, into a buffer that grows, and then by half as much again, where it is too
+/// small.
+template <class T>
+void refill(DeviceBuffer* buffer, const std::vector<T>& values, const char* what, CUstream stream) {
+  const Driver& driver = Driver::instance();
+  const std::size_t bytes = values.size() * sizeof(T);
+  if (bytes > buffer->bytes()) *buffer = DeviceBuffer(bytes + bytes / 2, what);
+  if (bytes > 0)
+    driver.check(driver.cuMemcpyHtoDAsync(buffer->address(), values.data(), bytes, stream), what);
+}
+
 }  // namespace stof::cuda

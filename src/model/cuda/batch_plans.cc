@@ -1,27 +1,24 @@
 #include "model/cuda/batch_plans.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <tuple>
+#include <utility>
 
-#include "backend/cuda/attention/candidates.h"
+#include "backend/cuda/attention/packed_plan.h"
+#include "backend/cuda/attention/problem_check.h"
 #include "jit/compile.h"
 
 namespace stof::model {
 namespace {
 
-/// Attention plans kept. A text's plan holds tens of KiB of device memory; every length up to 512
-/// under a few masks fits.
-constexpr std::size_t kMaxPlans = 2048;
+/// Masks whose lists are kept in device memory: some MiB each for large batches.
+constexpr std::size_t kMaxMasks = 16;
 
-AttentionProblem problem_of(const BertConfig& config, DType dtype, std::int64_t texts,
-                            std::int64_t tokens) {
+AttentionProblem problem_of(const BertConfig& config, DType dtype) {
   AttentionProblem problem;
-  problem.batch = texts;
   problem.num_heads_q = problem.num_heads_kv = config.num_heads;
-  problem.seq_q = problem.seq_kv = tokens;
   problem.head_dim_qk = problem.head_dim_v = config.head_dim();
   problem.dtype = dtype;
   return problem;
@@ -44,56 +41,33 @@ cuda::Epilogue intermediate_epilogue(cpu::Activation activation) {
 
 BatchPlans::BatchPlans(const cuda::Device& device, const DeviceWeights& weights,
                        const BertConfig& config, DType dtype)
-    : device_(device.facts().ordinal),
-      weights_(weights),
-      config_(config),
-      dtype_(dtype),
-      planner_(device) {}
+    : device_(device), weights_(weights), config_(config), dtype_(dtype), planner_(device) {}
 
 void BatchPlans::compile_ahead(const cuda::Device& device, const BertConfig& config, DType dtype) {
   const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,
                                   device.facts().num_sms};
-  std::map<std::string, std::string> sources;
-  for (const std::int64_t tokens : {16, 64, 256, 512}) {
-    const AttentionProblem problem = problem_of(config, dtype, 32, tokens);
-    constexpr bool kByName = false;
-    for (const mask::Mask& mask : {mask::all(), mask::window(16, 16)})
-      for (const auto& candidate : enumerate_candidates(problem, mask, target, kByName)) {
-        for (const cuda::Pass& pass : candidate.passes)
-          sources.emplace(pass.config.name(), codegen::emit_attention(pass.config));
-        if (candidate.rowwise)
-          sources.emplace(candidate.rowwise->config.name(),
-                          codegen::emit_rowwise(candidate.rowwise->config));
-      }
-  }
+  const AttentionProblem problem = problem_of(config, dtype);
+  cuda::check_problem(problem);
   std::vector<jit::CubinRequest> requests;
-  requests.reserve(sources.size());
-  for (const auto& [name, source] : sources)
-    requests.push_back({name, source, device.facts().target()});
+  constexpr bool kSharedHeads = true;  // no head shares keys with another: masks change nothing
+  for (const auto& kernel : cuda::packed_configs(problem, kSharedHeads, target))
+    requests.push_back({kernel.name(), codegen::emit_attention(kernel), device.facts().target()});
   jit::cubins_for(requests);
 }
 
-std::vector<TextGroup> BatchPlans::groups(const PackedTexts& texts, const mask::Mask& mask) {
-  std::vector<TextGroup> groups;
-  for (std::size_t i = 0; i + 1 < texts.offsets.size(); ++i) {
-    const std::int64_t length = texts.offsets[i + 1] - texts.offsets[i];
-    if (length == 0) continue;
-    if (groups.empty() || groups.back().length != length)
-      groups.push_back({texts.offsets[i], 0, length, nullptr});
-    ++groups.back().count;
+const cuda::PackedAttention& BatchPlans::attention(const PackedTexts& texts, const mask::Mask& mask,
+                                                   cuda::CUstream stream) {
+  const std::string key = mask.fingerprint().hex();
+  auto found = attention_.find(key);
+  if (found == attention_.end()) {
+    if (attention_.size() == kMaxMasks) attention_.clear();
+    found = attention_
+                .emplace(std::piecewise_construct, std::forward_as_tuple(key),
+                         std::forward_as_tuple(problem_of(config_, dtype_), mask, device_))
+                .first;
   }
-  if (plans_.size() + groups.size() > kMaxPlans) plans_.clear();
-  const std::string mask_key = mask.fingerprint().hex();
-  for (TextGroup& group : groups) {
-    const std::string key = fmt::format("{} {} {}", mask_key, group.count, group.length);
-    auto found = plans_.find(key);
-    if (found == plans_.end()) {
-      const AttentionProblem problem = problem_of(config_, dtype_, group.count, group.length);
-      found = plans_.emplace(key, cuda::AttentionPlan::build(problem, mask, "", device_)).first;
-    }
-    group.plan = &found->second;
-  }
-  return groups;
+  found->second.prepare(texts.offsets, stream);
+  return found->second;
 }
 
 std::int64_t BatchPlans::padded_rows(std::int64_t rows) {

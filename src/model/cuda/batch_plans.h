@@ -1,24 +1,19 @@
 #pragma once
-// What a batch needs before it can run on a GPU: attention plans for its lengths and products for
-// its number of rows. Both are kept, so that batches like earlier ones are planned at once.
+// What a batch needs before it can run on a GPU: attention over its lengths and products for its
+// number of rows. Kernels, lengths and products are kept, so that later batches find what they
+// need.
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "backend/cuda/attention/packed_attention.h"
 #include "backend/cuda/cublaslt.h"
 #include "model/cuda/device_weights.h"
 #include "model/encoder.h"
-#include "stof/cuda_attention.h"
 
 namespace stof::model {
-
-/// Texts of one length that lie one behind the other: one attention call.
-struct TextGroup {
-  std::int64_t first_row = 0, count = 0, length = 0;
-  const cuda::AttentionPlan* plan = nullptr;
-};
 
 /// The products of a layer, in the order in which they run.
 struct LayerProducts {
@@ -31,12 +26,13 @@ class BatchPlans {
   BatchPlans(const cuda::Device& device, const DeviceWeights& weights, const BertConfig& config,
              DType dtype);
 
-  /// Compiles every attention kernel that a text of any length may pick, unless it is cached, all
-  /// at once. Masks with strided parts may need others, compiled when they come.
+  /// Compiles every attention kernel that texts of any length may pick under any mask, unless it is
+  /// cached, all at once.
   static void compile_ahead(const cuda::Device& device, const BertConfig& config, DType dtype);
 
-  /// The pointers hold until the next call.
-  std::vector<TextGroup> groups(const PackedTexts& texts, const mask::Mask& mask);
+  /// Prepared for the batch on `stream`; holds until the next call.
+  const cuda::PackedAttention& attention(const PackedTexts& texts, const mask::Mask& mask,
+                                         cuda::CUstream stream);
 
   /// Products of padded_rows(rows) rows.
   const std::vector<LayerProducts>& products(std::int64_t rows);
@@ -46,12 +42,12 @@ class BatchPlans {
   static std::int64_t padded_rows(std::int64_t rows);
 
  private:
-  int device_;
+  cuda::Device device_;
   const DeviceWeights& weights_;
   BertConfig config_;
   DType dtype_;
   cuda::GemmPlanner planner_;
-  std::map<std::string, cuda::AttentionPlan> plans_;             ///< by mask, count and length
+  std::map<std::string, cuda::PackedAttention> attention_;       ///< by mask
   std::map<std::int64_t, std::vector<LayerProducts>> products_;  ///< by padded rows
 };
 

@@ -81,7 +81,7 @@ struct CudaBertEncoder::Impl {
     PackedTexts text;
     text.add(std::vector<std::int32_t>(
         static_cast<std::size_t>(std::min<std::int64_t>(64, config.max_positions))));
-    plans.groups(text, mask::all());
+    plans.attention(text, mask::all(), stream.handle());
   }
 
   BertConfig config;
@@ -97,7 +97,7 @@ struct CudaBertEncoder::Impl {
 
   void reserve(std::int64_t rows, std::int64_t texts);
   void upload(const PackedTexts& texts);
-  void attend(const std::vector<TextGroup>& groups) const;
+  void attend(const cuda::PackedAttention& attention, std::int64_t rows) const;
   /// Leaves the last hidden states in memory.states.
   void run_layers(const PackedTexts& texts, const mask::Mask& mask, EncoderTiming& timing);
   void wait() const;
@@ -143,23 +143,19 @@ void CudaBertEncoder::Impl::upload(const PackedTexts& texts) {
   copy(memory.offsets, texts.offsets);
 }
 
-void CudaBertEncoder::Impl::attend(const std::vector<TextGroup>& groups) const {
+void CudaBertEncoder::Impl::attend(const cuda::PackedAttention& attention,
+                                   std::int64_t rows) const {
   const std::int64_t hidden = config.hidden_size, head_dim = config.head_dim();
   const auto at = [](const cuda::DeviceBuffer& buffer, std::int64_t element) {
     return cuda::device_pointer(buffer.address() + static_cast<std::uint64_t>(element) * 2);
   };
-  for (const TextGroup& group : groups) {
-    const Dims shape = {group.count, config.num_heads, group.length, head_dim};
-    const Dims wide = {group.length * 3 * hidden, head_dim, 3 * hidden, 1};
-    const Dims narrow = {group.length * hidden, head_dim, hidden, 1};
-    const std::int64_t first = group.first_row * 3 * hidden;
-    AttentionTensors tensors;
-    tensors.q = {at(memory.wide, first), dtype, shape, wide};
-    tensors.k = {at(memory.wide, first + hidden), dtype, shape, wide};
-    tensors.v = {at(memory.wide, first + 2 * hidden), dtype, shape, wide};
-    tensors.out = {at(memory.context, group.first_row * hidden), dtype, shape, narrow};
-    group.plan->run(tensors, stream.handle());
-  }
+  const Dims shape = {rows, config.num_heads, head_dim}, wide = {3 * hidden, head_dim, 1};
+  AttentionTensors tensors;
+  tensors.q = {at(memory.wide, 0), dtype, shape, wide};
+  tensors.k = {at(memory.wide, hidden), dtype, shape, wide};
+  tensors.v = {at(memory.wide, 2 * hidden), dtype, shape, wide};
+  tensors.out = {at(memory.context, 0), dtype, shape, {hidden, head_dim, 1}};
+  attention.run(tensors, stream.handle());
 }
 
 void CudaBertEncoder::Impl::run_layers(const PackedTexts& texts, const mask::Mask& mask,
@@ -168,7 +164,7 @@ void CudaBertEncoder::Impl::run_layers(const PackedTexts& texts, const mask::Mas
   device.use();
   const std::int64_t rows = texts.num_tokens();
   const auto plan_start = Clock::now();
-  const std::vector<TextGroup> groups = plans.groups(texts, mask);
+  const cuda::PackedAttention& attention = plans.attention(texts, mask, stream.handle());
   const std::vector<LayerProducts>& products = plans.products(rows);
   timing.plan += std::chrono::duration<double>(Clock::now() - plan_start).count();
   reserve(BatchPlans::padded_rows(rows), texts.num_texts());
@@ -185,7 +181,7 @@ void CudaBertEncoder::Impl::run_layers(const PackedTexts& texts, const mask::Mas
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     const DeviceWeights::Layer& layer = weights.layers[i];
     multiply(products[i].query_key_value, states, layer.query_key_value, wide);
-    attend(groups);
+    attend(attention, rows);
     multiply(products[i].attention_output, context, layer.attention_output, product);
     kernels.residual_norm(states, product, layer.attention_output_bias, layer.attention_norm, rows,
                           stream.handle());

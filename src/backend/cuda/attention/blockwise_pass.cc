@@ -158,7 +158,8 @@ DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::in
       parts_(upload(parts, "the plan's parts")),
       workspace_(parts.size() * part_bytes(config), "the plan's workspace"),
       arrivals_(arrival_bytes(config, parts.size()), "the plan's arrival counts"),
-      num_blocks_(std::max(1, std::min(num_blocks(config, device), lists_.num_records))) {
+      most_blocks_(num_blocks(config, device)),
+      num_blocks_(std::max(1, std::min(most_blocks_, lists_.num_records))) {
   const Driver& driver = Driver::instance();
   for (const DeviceBuffer* zero : {&queue_, &arrivals_})
     if (zero->bytes() > 0)
@@ -176,6 +177,17 @@ DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::in
     : DeviceBlockwise(config, step, upload_lists(plan), plan.parts, device, facts) {
   for (const WorkRecord& record : plan.records)
     facts->tiles += (record.num_partial + record.num_full) * config.heads_per_record();
+}
+
+void DeviceBlockwise::replace(const DevicePlan& plan, CUstream stream) {
+  STOF_CHECK(plan.parts.empty(), kInternal, "{}: expected whole query tiles, got {} parts",
+             config_.name(), plan.parts.size());
+  refill(&lists_.records, plan.records, "the plan's records", stream);
+  refill(&lists_.partial, plan.partial, "the plan's partial tiles", stream);
+  refill(&lists_.runs, plan.runs, "the plan's runs", stream);
+  refill(&lists_.payloads, plan.payloads, "the plan's payloads", stream);
+  lists_.num_records = static_cast<int>(plan.records.size());
+  num_blocks_ = std::max(1, std::min(most_blocks_, lists_.num_records));
 }
 
 int DeviceBlockwise::num_blocks(const codegen::AttentionConfig& config, const Device& device) {

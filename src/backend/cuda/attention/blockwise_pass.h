@@ -29,6 +29,10 @@ class DeviceBlockwise {
   DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step, const DevicePlan& plan,
                   const Device& device, PlanFacts* facts);
 
+  /// Another plan's lists in place of those it has, copied on `stream`, on which the launches
+  /// follow; allocates only where they are longer. No record of the plan is part of a query tile.
+  void replace(const DevicePlan& plan, CUstream stream);
+
   /// Persistent blocks that pop the queue, which the plan is made for.
   static int num_blocks(const codegen::AttentionConfig& config, const Device& device);
 
@@ -46,7 +50,7 @@ class DeviceBlockwise {
   const Kernel* kernel_;
   DeviceLists lists_;
   DeviceBuffer queue_, parts_, workspace_, arrivals_;
-  int num_blocks_;
+  int most_blocks_, num_blocks_;
 };
 
 }  // namespace stof::cuda

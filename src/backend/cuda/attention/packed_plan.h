@@ -46,4 +46,12 @@ DevicePlan build_packed_plan(const cpu::PackedSequences& packed, const PackedBlo
                              const codegen::AttentionConfig& config, int num_blocks);
 std::vector<Sequence> sequences_of(const cpu::PackedSequences& packed);
 
+/// A packed [rows, heads, ...] view as the kernels take it: [1, heads, rows, ...].
+template <class View>
+View unpacked_rows(View tensor) {
+  tensor.shape = {1, tensor.shape[1], tensor.shape[0], tensor.shape[2]};
+  tensor.strides = {0, tensor.strides[1], tensor.strides[0], tensor.strides[2]};
+  return tensor;
+}
+
 }  // namespace stof::cuda

@@ -11,14 +11,6 @@
 namespace stof::cuda {
 namespace {
 
-/// A packed [rows, heads, ...] view as the kernels take it: [1, heads, rows, ...].
-template <class View>
-View unpacked(View tensor) {
-  tensor.shape = {1, tensor.shape[1], tensor.shape[0], tensor.shape[2]};
-  tensor.strides = {0, tensor.strides[1], tensor.strides[0], tensor.strides[2]};
-  return tensor;
-}
-
 cpu::PackedSequences packed_for_gpu(const AttentionProblem& problem, const mask::Mask& mask,
                                     const std::vector<std::int64_t>& cu_seqlens_q,
                                     const std::vector<std::int64_t>& cu_seqlens_kv) {
@@ -97,10 +89,10 @@ void VarlenPlan::run(const AttentionTensors& tensors, void* stream) const try {
   const Impl& impl = *impl_;
   cpu::check_tensors(impl.problem, impl.shapes, tensors);
   AttentionTensors t = tensors;
-  t.q = unpacked(t.q);
-  t.k = unpacked(t.k);
-  t.v = unpacked(t.v);
-  t.out = unpacked(t.out);
+  t.q = unpacked_rows(t.q);
+  t.k = unpacked_rows(t.k);
+  t.v = unpacked_rows(t.v);
+  t.out = unpacked_rows(t.out);
   check_outputs(t, impl.pass->alignment());
   impl.device.use();  // the caller may be a thread that never touched the GPU
   impl.pass->launch(impl.packed, t, reinterpret_cast<CUdeviceptr>(t.lse.data),

@@ -10,11 +10,11 @@
 namespace stof::model {
 
 /// Products by cuBLASLt, attention over all texts of a batch in one call, everything else by the
-/// row kernels. Weights are uploaded once. Memory grows to what the largest batch needs, kernels
-/// are compiled when the encoder is made, each length is planned when it first comes under a mask,
-/// each of a few sizes of products when a batch first needs it; all other batches, of whatever
-/// lengths, allocate, plan and compile nothing and wait only for their result. Calls from several
-/// threads wait for each other.
+/// row kernels. Weights are uploaded once. Memory grows to what the largest batch needs; kernels
+/// are compiled when the encoder is made and loaded when the model first picks them; a length is
+/// planned when it first comes under a mask, a size of products when a batch first has it. All
+/// other batches, of whatever lengths, allocate, plan and compile nothing and wait only for their
+/// result. Calls from several threads wait for each other.
 class CudaBertEncoder final : public Encoder {
  public:
   /// Throws NotFound naming what is missing and what to install (driver, GPU, compiler of kernels

@@ -134,6 +134,60 @@ void run_lists(const cuda::Device& device, const ListCase& c, std::FILE* json) {
   }
 }
 
+/// A boolean tensor of 16384 x 16384 that all heads share.
+struct DenseCase {
+  const char* name;
+  bool random;  ///< a tenth of all pairs; else causal
+};
+constexpr DenseCase kDenseCases[] = {{"dense_16384_causal", false}, {"dense_16384_random", true}};
+
+void run_dense(const cuda::Device& device, const DenseCase& c, std::FILE* json) {
+  AttentionProblem p;
+  p.num_heads_q = 32, p.num_heads_kv = 8;
+  p.seq_q = p.seq_kv = 16384;
+  p.head_dim_qk = p.head_dim_v = 128;
+  p.dtype = DType::kBFloat16;
+  p.return_lse = true;
+  const auto size = static_cast<std::size_t>(p.seq_q);
+  std::vector<std::uint8_t> visible(size * size, 0);
+  std::mt19937_64 random(5);
+  for (std::size_t row = 0; row < size; ++row)
+    for (std::size_t key = 0; key < size; ++key)
+      visible[row * size + key] = c.random ? random() % 10 == 0 : key <= row;
+  const cuda::DeviceBuffer tensor = cuda::upload(visible, "a mask");
+  driver().check(driver().cuStreamSynchronize(nullptr), "upload");
+  const TensorView view{cuda::device_pointer(tensor.address()), DType::kBool, {p.seq_q, p.seq_kv}};
+  std::vector<double> times;
+  for (int i = 0; i < 8; ++i) {  // the first finds or compiles the kernels
+    const auto plan = cuda::AttentionPlan::build_dense(p, view, nullptr);
+    if (i > 0) times.push_back(plan.facts().build_ms);
+  }
+  std::sort(times.begin(), times.end());
+  const double build_ms = times[times.size() / 2];
+  const auto plan = cuda::AttentionPlan::build_dense(p, view, nullptr);
+  const bench::DeviceTensors data(p, device);
+  data.poison();
+  plan.run(data.tensors(), nullptr);
+  const auto nan = data.count_nan();
+  const mask::Mask bound = mask::dense({visible.data(), DType::kBool, {p.seq_q, p.seq_kv}})
+                               .bind({1, p.num_heads_q, p.seq_q, p.seq_kv});
+  const auto errors = data.compare(bound, 48);
+  const bool good = nan == 0 && errors.frobenius < 5e-3 && errors.lse < 1e-3;
+  const double run_us =
+      cuda::measure_us([&](cuda::CUstream stream) { plan.run(data.tensors(), stream); }, 2, 5);
+  std::printf("%-20s %s err %.1e nan %ld build %.3f ms (%.3f to %.3f) run %.1f us %s %.1f MB\n",
+              c.name, good ? "ok " : "BAD", errors.frobenius, nan, build_ms, times.front(),
+              times.back(), run_us, plan.facts().kernel.c_str(),
+              static_cast<double>(plan.facts().device_bytes) * 1e-6);
+  std::fflush(stdout);
+  if (json != nullptr)
+    std::fprintf(json,
+                 "{\"gpu\":\"%s\",\"case\":\"%s\",\"B\":1,\"H\":32,\"Hk\":8,\"S\":16384,"
+                 "\"D\":128,\"build_ms\":%.3f,\"run_us\":%.2f,\"kernel\":\"%s\",\"good\":%s}\n",
+                 device.facts().name.c_str(), c.name, build_ms, run_us, plan.facts().kernel.c_str(),
+                 good ? "true" : "false");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -149,14 +203,18 @@ int main(int argc, char** argv) {
     return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
   };
   const cuda::Device device = cuda::Device::open();
-  for (const ListCase& c : kListCases) {
-    if (!wanted(c.name)) continue;
-    try {
-      run_lists(device, c, json);
-    } catch (const Error& failure) {
-      std::printf("%s: %s\n", c.name, failure.what());
+  const auto run = [&](const auto& cases, const auto& run_case) {
+    for (const auto& c : cases) {
+      if (!wanted(c.name)) continue;
+      try {
+        run_case(device, c, json);
+      } catch (const Error& failure) {
+        std::printf("%s: %s\n", c.name, failure.what());
+      }
     }
-  }
+  };
+  run(kListCases, run_lists);
+  run(kDenseCases, run_dense);
   if (json != nullptr) std::fclose(json);
   return 0;
 }

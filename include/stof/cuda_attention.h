@@ -45,6 +45,15 @@ class AttentionPlan {
   static AttentionPlan build(const AttentionProblem& problem, const mask::Mask& mask,
                              const std::string& kernel = "", int device = 0, int alignment = 16);
 
+  /// The same of a mask that the GPU made: bool [seq_q, seq_kv] or
+  /// [batch|1, num_heads_q|1, seq_q|1, seq_kv] in device memory, any strides. The GPU reads it, on
+  /// `stream` (a CUstream; null = default stream), and fills the plan's payloads; build_dense()
+  /// waits for that, and the tensor may change afterwards. Block-wise kernels only, tokens in their
+  /// order. Throws InvalidArgument naming the shape expected and the one got.
+  static AttentionPlan build_dense(const AttentionProblem& problem, const TensorView& visible,
+                                   void* stream, const std::string& kernel = "", int device = 0,
+                                   int alignment = 16);
+
   /// What can run the problem, the model's pick first, and what cannot. Needs no GPU.
   static std::vector<CandidateFacts> candidates(const AttentionProblem& problem,
                                                 const mask::Mask& mask, const GpuModel& gpu = {});

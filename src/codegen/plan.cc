@@ -21,6 +21,17 @@ extern "C" __global__ void __launch_bounds__({threads})
                      fmt::arg("group", kMaxOrderGroup));
 }
 
+std::string emit_dense(const char* entry) {
+  return fmt::format(R"(#include "plan/dense_mask.cuh"
+static_assert(stof::dense::kDenseThreads == {threads}, "host and device disagree on plan kernels");
+extern "C" __global__ void __launch_bounds__({threads})
+{entry}(const __grid_constant__ stof::dense::DenseParams params) {{
+  stof::dense::{entry}(params);
+}}
+)",
+                     fmt::arg("threads", kDenseThreads), fmt::arg("entry", entry));
+}
+
 }  // namespace
 
 std::string emit_list_blocks() {
@@ -32,5 +43,8 @@ std::string emit_order_records() {
   return emit("order_records", "record_order", kOrderThreads, kOrderSharedBytes, "kOrderThreads",
               "kOrderSharedBytes");
 }
+
+std::string emit_classify_groups() { return emit_dense("classify_groups"); }
+std::string emit_fill_payloads() { return emit_dense("fill_payloads"); }
 
 }  // namespace stof::codegen

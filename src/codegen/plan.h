@@ -17,4 +17,13 @@ std::string emit_list_blocks();
 /// The translation unit with the entry `order_records`: one block a group of records.
 std::string emit_order_records();
 
+/// Mirrored from kernels/plan/dense_mask.cuh.
+inline constexpr int kDenseThreads = 128;
+
+/// The translation unit with the entry `classify_groups`: one warp 64 rows of 512 keys.
+std::string emit_classify_groups();
+
+/// The translation unit with the entry `fill_payloads`: one block a partial tile.
+std::string emit_fill_payloads();
+
 }  // namespace stof::codegen

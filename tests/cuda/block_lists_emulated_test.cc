@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <random>
-#include <tuple>
 
 #include "emulated/machine.h"
 // The kernels' own headers after the machine's built-ins.
@@ -14,6 +12,7 @@
 #include "backend/cuda/plan/block_list_geometry.h"
 #include "codegen/plan.h"
 #include "cuda/host_block_lists.h"
+#include "cuda/seen_plan.h"
 #include "plan/block_lists.cuh"
 #include "plan/record_order.cuh"
 #include "stof/block_mask.h"
@@ -27,51 +26,6 @@ alignas(16) unsigned char shared[64 * 1024];  // what the kernels call their dyn
 
 namespace cuda {
 namespace {
-
-/// A plan as the attention kernel sees it: where each record stands, and the payload bits of every
-/// tile it walks (empty: all bits).
-struct SeenPlan {
-  std::vector<std::tuple<int, int, int>> order;  // batch, head, q_row
-  std::map<std::tuple<int, int, int>, std::map<int, std::vector<std::uint32_t>>> tiles;
-};
-
-template <class Record, class Partial, class Run>
-SeenPlan seen_plan(const std::vector<Record>& records, const Partial* partial, const Run* runs,
-                   const std::vector<std::uint32_t>& payloads,
-                   const codegen::AttentionConfig& config) {
-  SeenPlan seen;
-  const int words = config.payload_bytes() / 4;
-  for (const Record& record : records) {
-    const std::tuple<int, int, int> key{record.batch, record.head, record.q_row};
-    EXPECT_EQ(seen.tiles.count(key), 0u) << "a query tile comes twice";
-    EXPECT_GE(record.num_partial + record.num_full, 1);
-    EXPECT_EQ(record.part, -1);
-    auto& tiles = seen.tiles[key];
-    for (int i = 0; i < record.num_partial; ++i) {
-      const auto& tile = partial[record.partial_begin + i];
-      const auto at = payloads.begin() + std::ptrdiff_t{words} * tile.payload;
-      EXPECT_TRUE(tiles.try_emplace(tile.tile, at, at + words).second) << "tile " << tile.tile;
-    }
-    for (int i = 0, run = record.run_begin; i < record.num_full; ++run) {
-      EXPECT_LT(runs[run].begin, runs[run].end) << "an empty run before others";
-      for (int tile = runs[run].begin; tile < runs[run].end && i < record.num_full; ++tile, ++i)
-        EXPECT_TRUE(tiles.try_emplace(tile).second) << "tile " << tile;
-      if (runs[run].begin >= runs[run].end) break;
-    }
-    seen.order.push_back(key);
-  }
-  return seen;
-}
-
-codegen::AttentionConfig small_config(int rows, int tile_kv) {
-  codegen::AttentionConfig config;
-  config.family = codegen::KernelFamily::kSm80;  // never shares a query tile between blocks
-  config.head_dim_qk = config.head_dim_v = 64;
-  config.warpgroups = 1;
-  config.warp_slabs = rows / 64;
-  config.tile_kv = tile_kv;
-  return config;
-}
 
 class BlockListsEmulated {
  public:
@@ -91,14 +45,7 @@ class BlockListsEmulated {
         problem_, build_mask_plan(blocks, plan_config(config_)), config_, num_blocks_);
     const SeenPlan expected =
         seen_plan(plan.records, plan.partial.data(), plan.runs.data(), plan.payloads, config_);
-    EXPECT_EQ(seen.order, expected.order);
-    ASSERT_EQ(seen.tiles.size(), expected.tiles.size());
-    for (const auto& [key, tiles] : expected.tiles) {
-      const auto found = seen.tiles.find(key);
-      ASSERT_NE(found, seen.tiles.end());
-      EXPECT_EQ(found->second, tiles) << "batch " << std::get<0>(key) << " head "
-                                      << std::get<1>(key) << " row " << std::get<2>(key);
-    }
+    expect_equal(seen, expected);
   }
 
   ListFault fault;

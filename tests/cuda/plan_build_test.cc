@@ -14,7 +14,9 @@ class PlanKernelBuild : public testing::TestWithParam<std::string> {};
 
 TEST_P(PlanKernelBuild, CompilesWithoutSpills) {
   for (const auto& [name, text] : {std::pair{"list_blocks", codegen::emit_list_blocks()},
-                                   {"order_records", codegen::emit_order_records()}}) {
+                                   {"order_records", codegen::emit_order_records()},
+                                   {"classify_groups", codegen::emit_classify_groups()},
+                                   {"fill_payloads", codegen::emit_fill_payloads()}}) {
     const jit::ResourceReport report =
         jit::parse_resources(jit::Nvrtc::instance().compile(name, text, GetParam()).log);
     EXPECT_GT(report.registers, 0) << name;

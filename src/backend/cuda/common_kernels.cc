@@ -57,6 +57,8 @@ std::vector<jit::CubinRequest> common_kernels(const CommonKernels& wanted,
   };
   add("list_blocks", codegen::emit_list_blocks());
   add("order_records", codegen::emit_order_records());
+  add("classify_groups", codegen::emit_classify_groups());
+  add("fill_payloads", codegen::emit_fill_payloads());
   for (const DType dtype : wanted.dtypes) {
     for (const std::int64_t head_dim : wanted.head_dims) {
       for (const Candidate& candidate : attention_candidates(head_dim, dtype, gpu)) {

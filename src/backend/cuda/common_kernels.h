@@ -16,8 +16,8 @@ struct CommonKernels {
   std::vector<DType> dtypes = {DType::kFloat16, DType::kBFloat16};
 };
 
-/// Attention with and without packed heads, residue order and merging, the kernels that make plans
-/// of block lists, and the row kernels of encoders, for one full target such as "sm_90a". Throws
+/// Attention with and without packed heads, residue order and merging, the kernels that make plans,
+/// and the row kernels of encoders, for one full target such as "sm_90a". Throws
 /// Unsupported naming a target without kernels. Needs no GPU.
 std::vector<jit::CubinRequest> common_kernels(const CommonKernels& wanted,
                                               const std::string& target);

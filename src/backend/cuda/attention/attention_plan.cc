@@ -4,6 +4,7 @@
 #include "backend/cuda/attention/blockwise_pass.h"
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/problem_check.h"
+#include "backend/cuda/plan/dense_pass.h"
 #include "core/check.h"
 #include "stof/cuda_attention.h"
 
@@ -90,6 +91,23 @@ AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::
   return AttentionPlan(impl);
 } catch (const Error& error) {
   add_context(error, "planning " + problem.describe());
+}
+
+AttentionPlan AttentionPlan::build_dense(const AttentionProblem& problem, const TensorView& visible,
+                                         void* stream, const std::string& kernel,
+                                         int device_ordinal, int alignment) try {
+  check_dense(problem);
+  const auto start = std::chrono::steady_clock::now();
+  auto impl = std::make_shared<Impl>();
+  impl->problem = problem;
+  impl->device = Device::open(device_ordinal);
+  impl->passes.push_back(dense_pass(problem, visible, kernel, alignment, impl->device,
+                                    static_cast<CUstream>(stream), &impl->facts));
+  impl->facts.build_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return AttentionPlan(impl);
+} catch (const Error& error) {
+  add_context(error, "planning a boolean tensor, " + problem.describe());
 }
 
 void AttentionPlan::run(const AttentionTensors& t, void* stream) const try {

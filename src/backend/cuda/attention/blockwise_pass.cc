@@ -132,12 +132,12 @@ std::size_t arrival_bytes(const codegen::AttentionConfig& config, std::size_t pa
   return parts * static_cast<std::size_t>(warps) * sizeof(std::uint32_t);
 }
 
-DeviceLists upload_lists(const DevicePlan& plan) {
+DeviceLists upload_lists(const DevicePlan& plan, DeviceBuffer payloads) {
   DeviceLists lists;
   lists.records = upload(plan.records, "the plan's records");
   lists.partial = upload(plan.partial, "the plan's partial tiles");
   lists.runs = upload(plan.runs, "the plan's runs");
-  lists.payloads = upload(plan.payloads, "the plan's payloads");
+  lists.payloads = std::move(payloads);
   lists.position_buckets = upload(plan.position_buckets, "the plan's position buckets");
   lists.num_records = static_cast<int>(plan.records.size());
   return lists;
@@ -173,11 +173,18 @@ DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::in
 }
 
 DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step,
-                                 const DevicePlan& plan, const Device& device, PlanFacts* facts)
-    : DeviceBlockwise(config, step, upload_lists(plan), plan.parts, device, facts) {
+                                 const DevicePlan& plan, DeviceBuffer payloads,
+                                 const Device& device, PlanFacts* facts)
+    : DeviceBlockwise(config, step, upload_lists(plan, std::move(payloads)), plan.parts, device,
+                      facts) {
   for (const WorkRecord& record : plan.records)
     facts->tiles += (record.num_partial + record.num_full) * config.heads_per_record();
 }
+
+DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step,
+                                 const DevicePlan& plan, const Device& device, PlanFacts* facts)
+    : DeviceBlockwise(config, step, plan, upload(plan.payloads, "the plan's payloads"), device,
+                      facts) {}
 
 void DeviceBlockwise::replace(const DevicePlan& plan, CUstream stream) {
   STOF_CHECK(plan.parts.empty(), kInternal, "{}: expected whole query tiles, got {} parts",

@@ -25,7 +25,10 @@ class DeviceBlockwise {
   /// Adds to `facts` what the launch holds.
   DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step, DeviceLists lists,
                   const std::vector<SplitPart>& parts, const Device& device, PlanFacts* facts);
-  /// The same of lists on the host, with the tiles it computes.
+  /// The same of lists on the host but for the payloads, with the tiles it computes.
+  DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step, const DevicePlan& plan,
+                  DeviceBuffer payloads, const Device& device, PlanFacts* facts);
+  /// The same with all on the host.
   DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step, const DevicePlan& plan,
                   const Device& device, PlanFacts* facts);
 

@@ -122,14 +122,22 @@ std::vector<std::vector<TileCounts>> count_tiles(const mask::BlockMask& mask, st
 
 Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
                        const codegen::AttentionConfig& config, const KernelTarget& target) {
-  const auto counts = count_tiles(mask, config.query_rows(), config.tile_kv);
+  return make_workload(
+      problem, count_tiles(mask, config.query_rows(), config.tile_kv),
+      [&](std::int64_t b, std::int64_t h) { return mask.pattern_index(b, h); }, config, target);
+}
+
+Workload make_workload(const AttentionProblem& problem,
+                       const std::vector<std::vector<TileCounts>>& counts,
+                       const std::function<std::int64_t(std::int64_t, std::int64_t)>& pattern_of,
+                       const codegen::AttentionConfig& config, const KernelTarget& target) {
   const UnitCosts costs = unit_costs(config, target);
   Workload work;
   const std::int64_t pack = config.heads_per_record();
   double longest = -1;
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t h = 0; h < problem.num_heads_q; h += pack)
-      for (const TileCounts& tiles : counts[static_cast<std::size_t>(mask.pattern_index(b, h))]) {
+      for (const TileCounts& tiles : counts[static_cast<std::size_t>(pattern_of(b, h))]) {
         work.full += static_cast<double>(tiles.full);
         work.partial += static_cast<double>(tiles.partial);
         work.items += 1;

@@ -2,6 +2,7 @@
 // Predicts how long a kernel configuration takes on a mask, from counts of its tiles.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,12 @@ struct Workload {
   bool can_split = true;                    ///< long items are shared by several blocks
 };
 Workload make_workload(const AttentionProblem& problem, const mask::BlockMask& mask,
+                       const codegen::AttentionConfig& config, const KernelTarget& target);
+
+/// The same from counts per (pattern, query tile); pattern_of(batch, head) says which are whose.
+Workload make_workload(const AttentionProblem& problem,
+                       const std::vector<std::vector<TileCounts>>& counts,
+                       const std::function<std::int64_t(std::int64_t, std::int64_t)>& pattern_of,
                        const codegen::AttentionConfig& config, const KernelTarget& target);
 
 /// Nanoseconds a persistent block needs, for one configuration on one GPU.

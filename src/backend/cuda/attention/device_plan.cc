@@ -18,16 +18,20 @@ namespace {
 /// The plan's row-major payloads in the order of the kernel.
 class PayloadStore {
  public:
-  /// known: payloads of other plans in `out`, by content; null: there are none.
+  /// known: payloads of other plans in `out`, by content; null: there are none. `num_filled`
+  /// payloads of the plan keep their numbers and are not converted; those of `out` come after them.
   PayloadStore(const plan::MaskPlan& plan, const codegen::AttentionConfig& config,
-               std::map<Fingerprint, std::int32_t>* known, std::vector<std::uint32_t>* out)
+               std::map<Fingerprint, std::int32_t>* known, std::int32_t num_filled,
+               std::vector<std::uint32_t>* out)
       : plan_(plan),
         config_(config),
         words_per_payload_(config.payload_bytes() / 4),
         known_(known),
+        num_filled_(num_filled),
         out_(out) {}
 
   std::int32_t converted(std::int32_t payload) {
+    if (num_filled_ > 0) return payload;
     const auto [at, is_new] = of_plan_.try_emplace(payload, 0);
     if (is_new) {
       const std::uint64_t* rows = plan_.payloads.data() + payload * plan_.payload_words();
@@ -54,7 +58,7 @@ class PayloadStore {
     out_->resize(out_->size() + words_per_payload_, 0);
     std::uint32_t* words = out_->data() + index * words_per_payload_;
     write_payload(config_, visible, words);
-    if (known_ == nullptr) return index;
+    if (known_ == nullptr) return num_filled_ + index;
     const auto [at, is_new] =
         known_->try_emplace(fingerprint_of(words, words_per_payload_ * 4), index);
     if (!is_new) out_->resize(out_->size() - words_per_payload_);
@@ -65,6 +69,7 @@ class PayloadStore {
   const codegen::AttentionConfig& config_;
   const std::size_t words_per_payload_;
   std::map<Fingerprint, std::int32_t>* known_;
+  const std::int32_t num_filled_;
   std::vector<std::uint32_t>* out_;
   std::unordered_map<std::int32_t, std::int32_t> of_plan_;
   std::unordered_map<std::int64_t, std::int32_t> of_columns_;
@@ -114,9 +119,10 @@ struct PartLists {
 };
 
 PartLists copy_part(const plan::MaskPlan& plan, const codegen::AttentionConfig& config,
-                    std::map<Fingerprint, std::int32_t>* known, DevicePlan* out) {
+                    std::map<Fingerprint, std::int32_t>* known, std::int32_t num_filled,
+                    DevicePlan* out) {
   const std::int64_t ragged = plan.shape.seq_kv % config.tile_kv;
-  PayloadStore payloads(plan, config, known, &out->payloads);
+  PayloadStore payloads(plan, config, known, num_filled, &out->payloads);
   PartLists lists;
   lists.items.reserve(plan.items.size());
   lists.items_of_pattern.resize(static_cast<std::size_t>(plan.num_patterns));
@@ -170,12 +176,18 @@ plan::PlanConfig plan_config(const codegen::AttentionConfig& config) {
   return wanted;
 }
 
+PlannedPart whole_batch(const AttentionProblem& problem, const plan::MaskPlan& plan,
+                        std::int32_t num_filled) {
+  PlannedPart whole{&plan, std::vector<std::int32_t>(static_cast<std::size_t>(problem.batch)),
+                    num_filled};
+  std::iota(whole.batches.begin(), whole.batches.end(), 0);
+  return whole;
+}
+
 DevicePlan build_device_plan(const AttentionProblem& problem, const plan::MaskPlan& plan,
                              const codegen::AttentionConfig& config, int num_blocks,
                              bool may_split) {
-  PlannedPart whole{&plan, std::vector<std::int32_t>(static_cast<std::size_t>(problem.batch))};
-  std::iota(whole.batches.begin(), whole.batches.end(), 0);
-  return build_device_plan(problem, {std::move(whole)}, config, num_blocks, may_split);
+  return build_device_plan(problem, {whole_batch(problem, plan)}, config, num_blocks, may_split);
 }
 
 DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<PlannedPart>& parts,
@@ -193,7 +205,8 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<
   for (const PlannedPart& part : parts) {
     STOF_CHECK(!config.pack_heads || part.plan->head_extent == 1, kUnsupported,
                "{}: packed heads must share their mask", config.name());
-    lists.push_back(copy_part(*part.plan, config, parts.size() > 1 ? &known : nullptr, &out));
+    lists.push_back(
+        copy_part(*part.plan, config, parts.size() > 1 ? &known : nullptr, part.num_filled, &out));
   }
   constexpr std::size_t kMaxEntries = 0x7fffffff;  // the kernel counts in 32 bits
   STOF_CHECK(

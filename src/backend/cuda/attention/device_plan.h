@@ -57,7 +57,13 @@ static_assert(sizeof(Sequence) == 16);
 struct PlannedPart {
   const plan::MaskPlan* plan;
   std::vector<std::int32_t> batches;
+  /// The plan has no payloads but so many numbers of them, which the GPU fills; those that
+  /// DevicePlan holds come after them. Of one part alone.
+  std::int32_t num_filled = 0;
 };
+/// One for the whole batch.
+PlannedPart whole_batch(const AttentionProblem& problem, const plan::MaskPlan& plan,
+                        std::int32_t num_filled = 0);
 
 /// A ragged last key tile becomes partial (its padding bits are 0), so that the kernel's full tiles
 /// need no bounds. `num_blocks` persistent blocks will pop the queue. Parts may have lengths of

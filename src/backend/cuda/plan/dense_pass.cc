@@ -1,0 +1,125 @@
+#include "backend/cuda/plan/dense_pass.h"
+
+#include <algorithm>
+
+#include "backend/cuda/kernel_cache.h"
+#include "backend/cuda/plan/dense_tiles.h"
+#include "backend/cuda/upload.h"
+#include "codegen/plan.h"
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+/// Mirrors DenseParams in kernels/plan/dense_mask.cuh.
+struct KernelParams {
+  const void* visible;
+  std::int64_t strides[4];
+  CUdeviceptr shown, hidden, tiles, payloads;
+  std::int32_t heads, seq_q, seq_kv, strips, words, num_words, wide_loads, slabs, tile_kv,
+      payload_words;
+};
+static_assert(sizeof(KernelParams) == 112, "dense_mask.cuh asserts the same");
+
+KernelParams make_params(const AttentionProblem& problem, const DenseMask& mask,
+                         const GroupBits& bits) {
+  KernelParams params{};
+  params.visible = mask.data;
+  std::copy(mask.strides, mask.strides + 4, params.strides);
+  params.heads = static_cast<std::int32_t>(mask.head_extent);
+  params.seq_q = static_cast<std::int32_t>(problem.seq_q);
+  params.seq_kv = static_cast<std::int32_t>(problem.seq_kv);
+  params.strips = static_cast<std::int32_t>(bits.strips);
+  params.words = static_cast<std::int32_t>(bits.words);
+  params.num_words = static_cast<std::int32_t>(bits.shown.size());
+  params.wide_loads = mask.wide_loads;
+  return params;
+}
+
+/// Runs the classification and waits for its result.
+void classify(KernelParams params, const Device& device, CUstream stream, GroupBits* bits) {
+  const Kernel& kernel = loaded_kernel(
+      {"classify_groups", codegen::emit_classify_groups(), "classify_groups"}, device);
+  const std::size_t bytes = bits->shown.size() * 4;
+  const DeviceBuffer scratch(2 * bytes, "the mask's groups");
+  params.shown = scratch.address();
+  params.hidden = scratch.address() + bytes;
+  void* arguments[] = {&params};
+  const std::int64_t warps = codegen::kDenseThreads / 32;
+  kernel.launch(static_cast<unsigned>((params.num_words + warps - 1) / warps),
+                codegen::kDenseThreads, stream, arguments);
+  const Driver& driver = Driver::instance();
+  driver.check(driver.cuMemcpyDtoHAsync(bits->shown.data(), params.shown, bytes, stream),
+               "reading the mask's groups");
+  driver.check(driver.cuMemcpyDtoHAsync(bits->hidden.data(), params.hidden, bytes, stream),
+               "reading the mask's groups");
+  driver.check(driver.cuStreamSynchronize(stream), "reading the mask's groups");
+}
+
+DenseCandidate choose(const std::vector<DenseCandidate>& candidates, const std::string& kernel,
+                      const AttentionProblem& problem, const DeviceFacts& gpu) {
+  STOF_CHECK(!candidates.empty(), kUnsupported, "{}: no block-wise kernel can run {}", gpu.name,
+             problem.describe());
+  const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const auto& c) {
+    return kernel.empty() || c.config.name() == kernel;
+  });
+  if (chosen != candidates.end()) return *chosen;
+  std::string known;
+  for (const DenseCandidate& candidate : candidates) known += "\n  " + candidate.config.name();
+  throw_error(ErrorCode::kInvalidArgument, "kernel: expected one of{}\ngot {}", known, kernel);
+}
+
+/// The payloads of `tiles` filled by the GPU, those of `host` behind them.
+DeviceBuffer fill_payloads(KernelParams params, const std::vector<DenseTile>& tiles,
+                           const std::vector<std::uint32_t>& host,
+                           const codegen::AttentionConfig& config, const Device& device,
+                           CUstream stream) {
+  const std::size_t filled = tiles.size() * static_cast<std::size_t>(config.payload_bytes());
+  DeviceBuffer payloads(filled + host.size() * 4, "the plan's payloads");
+  const Driver& driver = Driver::instance();
+  if (!host.empty())
+    driver.check(
+        driver.cuMemcpyHtoDAsync(payloads.address() + filled, host.data(), host.size() * 4, stream),
+        "uploading payloads");
+  const DeviceBuffer device_tiles = upload(tiles, "the plan's partial tiles");
+  driver.check(driver.cuStreamSynchronize(nullptr), "uploading partial tiles");
+  if (!tiles.empty()) {
+    params.tiles = device_tiles.address();
+    params.payloads = payloads.address();
+    params.slabs = config.query_rows() / 64;
+    params.tile_kv = config.tile_kv;
+    params.payload_words = config.payload_bytes() / (4 * 128 * params.slabs);
+    void* arguments[] = {&params};
+    loaded_kernel({"fill_payloads", codegen::emit_fill_payloads(), "fill_payloads"}, device)
+        .launch(static_cast<unsigned>(tiles.size()), codegen::kDenseThreads, stream, arguments);
+  }
+  driver.check(driver.cuStreamSynchronize(stream), "filling payloads");
+  return payloads;
+}
+
+}  // namespace
+
+DeviceBlockwise dense_pass(const AttentionProblem& problem, const TensorView& visible,
+                           const std::string& kernel, int alignment, const Device& device,
+                           CUstream stream, PlanFacts* facts) {
+  const DenseMask mask = dense_mask(problem, visible);
+  GroupBits bits = GroupBits::of(problem, mask);
+  const KernelParams params = make_params(problem, mask, bits);
+  classify(params, device, stream, &bits);
+  const DeviceFacts& gpu = device.facts();
+  const KernelTarget target{gpu.major * 10 + gpu.minor, gpu.num_sms, alignment, gpu.name};
+  const DenseCandidate chosen =
+      choose(dense_candidates(problem, mask, bits, target), kernel, problem, gpu);
+  const codegen::AttentionConfig& config = chosen.config;
+  facts->kernel = config.name();
+  facts->predicted_us = chosen.predicted_us;
+  const DensePlan dense = dense_plan(problem, mask, bits, config);
+  const DevicePlan plan = build_device_plan(
+      problem, {whole_batch(problem, dense.plan, static_cast<std::int32_t>(dense.tiles.size()))},
+      config, DeviceBlockwise::num_blocks(config, device));
+  return {config, 1,
+          plan,   fill_payloads(params, dense.tiles, plan.payloads, config, device, stream),
+          device, facts};
+}
+
+}  // namespace stof::cuda

@@ -31,6 +31,9 @@ struct alignas(32) WorkRecord {
   i32 part;           // slot of this part of a query tile that several records share; -1: whole
 };
 
+/// The words of a WorkRecord, where a warp holds one a lane.
+enum RecordWord { kQRow, kHead, kBatch, kNumPartial, kNumFull, kPartialBegin, kRunBegin, kPart };
+
 /// Part slots first .. first + count - 1 are one query tile.
 struct SplitPart {
   i32 first;
@@ -45,6 +48,9 @@ struct alignas(16) Sequence {
   i32 kv_begin;
   i32 seq_kv;
 };
+
+/// The words of a Sequence, likewise.
+enum SequenceWord { kQBegin, kSeqQ, kKvBegin, kSeqKv };
 
 /// Arguments of a forward attention kernel.
 struct AttentionParams {
@@ -63,6 +69,7 @@ struct AttentionParams {
   i64 out_head_stride;
   i64 out_row_stride;
   i32 num_records;
+  i32 num_runs;                   // room in runs: entries past the plan's may be read, not used
   i32 num_heads_q;
   i32 heads_per_group;            // query heads per key/value head
   i32 seq_q;                      // with Config::kVarlen the rows of all sequences
@@ -95,7 +102,7 @@ struct AttentionParams {
                                   // order, every even key at an address divisible by 8
   i32 zero;                       // 0, which the compiler does not know; see scores.cuh
 };
-static_assert(sizeof(AttentionParams) == 272, "blockwise_pass.cc asserts the same");
+static_assert(sizeof(AttentionParams) == 280, "blockwise_pass.cc asserts the same");
 static_assert(sizeof(WorkRecord) == 32, "device_plan.h asserts the same");
 
 }  // namespace stof

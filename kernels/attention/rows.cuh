@@ -25,7 +25,7 @@ struct ThreadRows {
 /// The token at a position of the residue order; a packed sequence is in natural order.
 template <class D>
 __device__ __forceinline__ i32 query_token(const AttentionParams& params, i32 position) {
-  if constexpr (D::kVarlen) return position;
+  if (D::kVarlen || params.step == 1) return position;
   const i32 residue = position / params.residue_rows_q;
   return (position - residue * params.residue_rows_q) * params.step + residue;
 }

@@ -27,6 +27,20 @@ __device__ __forceinline__ void arrive_expect_bytes(u32 barrier, u32 bytes) {
                : "memory");
 }
 
+/// True in one lane of a converged warp, which one the hardware says. Unlike a comparison of lane
+/// numbers it tells the compiler that one thread alone goes on, which copies need not loop for.
+__device__ __forceinline__ bool elect_one() {
+  u32 elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred chosen;\n"
+      "elect.sync _|chosen, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, chosen;\n"
+      "}\n"
+      : "=r"(elected));
+  return elected != 0;
+}
+
 /// Returns when the phase of the given parity has completed.
 __device__ __forceinline__ void wait(u32 barrier, u32 parity) {
   asm volatile(

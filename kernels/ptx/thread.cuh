@@ -12,4 +12,11 @@ __device__ __forceinline__ u32 thread_index() {
   return thread;
 }
 
+/// The same of a warp, read anew at every call: for code with few registers.
+__device__ __forceinline__ i32 lane_index() {
+  i32 lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 }  // namespace stof::ptx

@@ -5,6 +5,7 @@
 #include "attention/sm90_blockwise/config.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/grid.cuh"
+#include "ptx/thread.cuh"
 
 namespace stof {
 
@@ -17,45 +18,77 @@ struct OperandMaps {
   const ptx::TensorMap* v;
 };
 
-/// Walks a record's tiles in order. Lists are read 32 entries at a time, one per lane.
+/// Walks a record's tiles in order. Both lists are read in aligned windows of 32 entries, one per
+/// lane: a trip to memory for every tile would take longer than the tile's arithmetic. What a window
+/// holds beside the record's own entries is not used.
 class TileWalker {
  public:
-  __device__ TileWalker(const AttentionParams& params, const WorkRecord& record, int lane)
-      : params_(params), record_(record), lane_(lane) {}
+  __device__ __forceinline__ TileWalker(const AttentionParams& params, i32 partial_begin,
+                                        i32 num_partial, i32 run_begin, i32 num_tiles)
+      : params_(params),
+        partial_(partial_begin),
+        partial_end_(partial_begin + num_partial),
+        run_(run_begin) {
+    load_partial();
+    if (num_tiles > num_partial) load_runs();
+  }
 
-  /// Tile index of step i (0, 1, ...); payload is -1 for full tiles. All lanes call it together.
-  __device__ __forceinline__ i32 next(int i, i32* payload) {
-    if (i < record_.num_partial) {
-      if ((i & 31) == 0 && i + lane_ < record_.num_partial)
-        entry_ = params_.partial[record_.partial_begin + i + lane_];
-      *payload = __shfl_sync(~0u, entry_.payload, i & 31);
-      return __shfl_sync(~0u, entry_.tile, i & 31);
+  /// The next tile's index; payload is -1 for full tiles. All lanes call it together.
+  __device__ __forceinline__ i32 next(i32* payload) {
+    if (partial_ < partial_end_) {
+      const int lane = partial_ & 31;
+      const PartialTile found{__shfl_sync(~0u, entry_.tile, lane),
+                              __shfl_sync(~0u, entry_.payload, lane)};
+      if ((++partial_ & 31) == 0) load_partial();
+      *payload = found.payload;
+      return found.tile;
     }
     *payload = -1;
     if (tile_ == run_end_) {
-      const TileRun run = params_.runs[record_.run_begin + run_++];
-      tile_ = run.begin;
-      run_end_ = run.end;
+      tile_ = __shfl_sync(~0u, window_.begin, run_ & 31);
+      run_end_ = __shfl_sync(~0u, window_.end, run_ & 31);
+      if ((++run_ & 31) == 0) load_runs();
     }
     return tile_++;
   }
 
  private:
+  __device__ __forceinline__ void load_partial() {
+    const i32 at = (partial_ & ~31) + ptx::lane_index();
+    if (at < partial_end_) entry_ = params_.partial[at];
+  }
+  /// The record does not say how many runs it has.
+  __device__ __forceinline__ void load_runs() {
+    const i32 at = (run_ & ~31) + ptx::lane_index();
+    if (at < params_.num_runs) window_ = params_.runs[at];
+  }
+
   const AttentionParams& params_;
-  const WorkRecord& record_;
-  const int lane_;
+  i32 partial_, partial_end_, run_;
+  i32 tile_ = 0, run_end_ = 0;
   PartialTile entry_{0, 0};
-  i32 run_ = 0, tile_ = 0, run_end_ = 0;
+  TileRun window_{0, 0};
 };
 
-/// Loads `rows` rows from `position` on, one 64-column chunk after the other.
+/// Loads kTileRows rows from `position` on, one 64-column chunk after the other.
+template <int kChunks, int kTileRows>
 __device__ __forceinline__ void load_chunks(u32 shared, const ptx::TensorMap* map, u32 barrier,
-                                            int chunks, int rows, i32 position, i32 residue_rows,
-                                            i32 head, i32 batch) {
-  const i32 residue = position / residue_rows;
-  const i32 row = position - residue * residue_rows;
-  for (int chunk = 0; chunk < chunks; ++chunk)
-    ptx::load_tile(shared + chunk * rows * 128, map, barrier, chunk * 64, row, residue, head, batch);
+                                            i32 position, i32 step, i32 residue_rows, i32 head,
+                                            i32 batch) {
+  i32 residue = 0, row = position;
+  if (step > 1) {
+    // An integer division would take as long as all the rest of a step. This quotient is at most one
+    // off: residues are few, float32 is exact to 2^24.
+    residue = static_cast<i32>(
+        __fdividef(static_cast<float>(position), static_cast<float>(residue_rows)));
+    row = position - residue * residue_rows;
+    if (row < 0) --residue, row += residue_rows;
+    if (row >= residue_rows) ++residue, row -= residue_rows;
+  }
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk)
+    ptx::load_tile(shared + chunk * kTileRows * 128, map, barrier, chunk * 64, row, residue, head,
+                   batch);
 }
 
 /// Brings the block's first record and the head of its lists into the first-level cache. They are
@@ -73,7 +106,6 @@ __device__ __forceinline__ void warm_lists(const AttentionParams& params, int ti
 template <class D>
 __device__ __forceinline__ void run_producer(const AttentionParams& params, const OperandMaps& maps,
                                              unsigned char* shared) {
-  const int lane = static_cast<int>(threadIdx.x) & 31;
   const u32 base = ptx::shared_address(shared);
   const Barriers<D> barriers{base + D::kBarrierOffset};
   Ring<D::kQueryStages> query;
@@ -81,55 +113,77 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
 
   int ticket = static_cast<int>(blockIdx.x);
   for (;;) {
-    WorkRecord record{};
-    record.num_partial = -1;
-    if (ticket < params.num_records) record = params.records[ticket];
-    Sequence sequence{0, params.seq_q, 0, 0};
-    if constexpr (D::kVarlen)
-      if (record.num_partial >= 0) sequence = params.sequences[record.batch];
-    const i32 batch = D::kVarlen ? 0 : record.batch;
+    // One word a lane: this warp has few registers.
+    const i32 lane = ptx::lane_index();
+    constexpr int kRecordWords = sizeof(WorkRecord) / 4, kSequenceWords = sizeof(Sequence) / 4;
+    i32 record_word = -1, sequence_word = 0;
+    if (ticket < params.num_records)
+      record_word =
+          reinterpret_cast<const i32*>(params.records + ticket)[lane % kRecordWords];
+    const auto record = [&](RecordWord word) { return __shfl_sync(~0u, record_word, word); };
+    const auto sequence = [&](SequenceWord word) { return __shfl_sync(~0u, sequence_word, word); };
+    const i32 num_partial = record(kNumPartial);
+    i32 batch = record(kBatch);
+    if constexpr (D::kVarlen) {
+      if (num_partial >= 0)
+        sequence_word =
+            reinterpret_cast<const i32*>(params.sequences + batch)[lane % kSequenceWords];
+      batch = 0;
+    }
+    const i32 total = num_partial + (num_partial < 0 ? 0 : record(kNumFull));
+    const i32 head = record(kHead);
+    TileWalker walker(params, record(kPartialBegin), num_partial,
+                      record(kRunBegin), total);
 
     ptx::wait(barriers.query_empty(query.stage), query.parity ^ 1);
-    if (lane == 0) {
-      unsigned char* item = shared + D::kRecordOffset + D::kItemBytes * query.stage;
-      *reinterpret_cast<WorkRecord*>(item) = record;
-      if constexpr (D::kVarlen) *reinterpret_cast<Sequence*>(item + 32) = sequence;
-      const int total = record.num_partial + record.num_full;
+    i32* item =
+        reinterpret_cast<i32*>(shared + D::kRecordOffset + D::kItemBytes * query.stage);
+    if (lane < kRecordWords) item[lane] = record_word;
+    if (D::kVarlen && lane < kSequenceWords) item[kRecordWords + lane] = sequence_word;
+    const i32 q_row = record(kQRow) + sequence(kQBegin);
+    const i32 kv_begin = sequence(kKvBegin);
+    __syncwarp();
+    if (ptx::elect_one()) {
       const u32 full = barriers.query_full(query.stage);
-      ptx::arrive_expect_bytes(full, total > 0 ? D::kWarpgroups * D::kQueryBytes : 0);
-      if (total > 0) {
+      ptx::arrive_expect_bytes(full, num_partial < 0 ? 0 : D::kWarpgroups * D::kQueryBytes);
+      if (num_partial >= 0) {
+#pragma unroll
         for (int w = 0; w < D::kWarpgroups; ++w)
-          load_chunks(
+          load_chunks<D::kChunksQk, 64>(
               base + D::kQueryOffset + (query.stage * D::kWarpgroups + w) * D::kQueryBytes, maps.q,
-              full, D::kChunksQk, 64,
-              sequence.q_begin + record.q_row + (D::kPackHeads ? 0 : 64 * w),
-              params.residue_rows_q, record.head + (D::kPackHeads ? w : 0), batch);
+              full, q_row + (D::kPackHeads ? 0 : 64 * w), params.step, params.residue_rows_q,
+              head + (D::kPackHeads ? w : 0), batch);
       }
     }
     query.next();
-    if (record.num_partial < 0) return;
+    if (num_partial < 0) return;
 
-    const int total = record.num_partial + record.num_full;
-    const i32 head_kv = record.head / params.heads_per_group;
-    TileWalker walker(params, record, lane);
+    const i32 head_kv = head / params.heads_per_group;
     i32 previous_tile = 0;
     u32 next_ticket = 0;
-    for (int i = 0; i <= total; ++i) {
+    for (int left = total; left >= 0; --left) {
+      const bool first = left == total;
       // Late, so that a long item does not hold a ticket another block could have started.
-      if (i == (total > 3 ? total - 3 : 0) && lane == 0) next_ticket = atomicAdd(params.queue, 1u);
+      if ((left == 3 || (first && left < 3)) && ptx::lane_index() == 0)
+        next_ticket = atomicAdd(params.queue, 1u);
+      if (left == 1 && !first) {  // the next record on its way
+        const u32 at = gridDim.x + __shfl_sync(~0u, next_ticket, 0);
+        if (at < static_cast<u32>(params.num_records)) ptx::touch_global(params.records + at);
+      }
       i32 tile = 0, payload = -1;
-      if (i < total) {
-        tile = walker.next(i, &payload);
+      if (left > 0) {
+        tile = walker.next(&payload);
         ptx::wait(barriers.key_empty(key.stage), key.parity ^ 1);
-        if (lane == 0) {
+        if (ptx::elect_one()) {
           const u32 full = barriers.key_full(key.stage);
           if constexpr (D::kNeedsKeys)  // published by the arrival
             *reinterpret_cast<i32*>(shared + D::kKeyPositionOffset + 8 * key.stage) =
                 tile * D::kTileKv;
           ptx::arrive_expect_bytes(full, D::kKeyBytes + (payload >= 0 ? D::kPayloadBytes : 0));
-          load_chunks(base + D::kKeyOffset + key.stage * D::kKeyBytes, maps.k, full, D::kChunksQk,
-                      D::kTileKv, sequence.kv_begin + tile * D::kTileKv, params.residue_rows_kv,
-                      head_kv, batch);
+          load_chunks<D::kChunksQk, D::kTileKv>(
+              base + D::kKeyOffset + key.stage * D::kKeyBytes, maps.k, full,
+              kv_begin + tile * D::kTileKv, params.step,
+              params.residue_rows_kv, head_kv, batch);
           if (payload >= 0)
             ptx::load_bytes(base + D::kPayloadOffset + key.stage * D::kPayloadBytes,
                             params.payloads + static_cast<i64>(payload) * D::kPayloadBytes,
@@ -137,14 +191,15 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
         }
         key.next();
       }
-      if (i > 0) {  // V one step behind K: the consumers need it one step later
+      if (!first) {  // V one step behind K: the consumers need it one step later
         ptx::wait(barriers.value_empty(value.stage), value.parity ^ 1);
-        if (lane == 0) {
+        if (ptx::elect_one()) {
           const u32 full = barriers.value_full(value.stage);
           ptx::arrive_expect_bytes(full, D::kValueBytes);
-          load_chunks(base + D::kValueOffset + value.stage * D::kValueBytes, maps.v, full,
-                      D::kChunksV, D::kTileKv, sequence.kv_begin + previous_tile * D::kTileKv,
-                      params.residue_rows_kv, head_kv, batch);
+          load_chunks<D::kChunksV, D::kTileKv>(
+              base + D::kValueOffset + value.stage * D::kValueBytes, maps.v, full,
+              kv_begin + previous_tile * D::kTileKv, params.step,
+              params.residue_rows_kv, head_kv, batch);
         }
         value.next();
       }

@@ -17,7 +17,7 @@ namespace {
 struct KernelParams {
   CUdeviceptr records, partial, runs, payloads, queue, parts, workspace, arrivals, out, lse;
   std::int64_t out_batch_stride, out_head_stride, out_row_stride;
-  std::int32_t num_records, num_heads_q, heads_per_group, seq_q, step, residue_rows_q,
+  std::int32_t num_records, num_runs, num_heads_q, heads_per_group, seq_q, step, residue_rows_q,
       residue_rows_kv;
   float scale_log2, softcap, scale;
   CUdeviceptr sequences = 0, alibi_slopes = 0, sink = 0, bias = 0;
@@ -27,7 +27,7 @@ struct KernelParams {
   std::int32_t position_bucket_stride = 0, position_reach = 0;
   std::int32_t seq_kv = 0, bottom_right = 0, bias_pairs = 0, zero = 0;
 };
-static_assert(sizeof(KernelParams) == 272, "records.cuh asserts the same");
+static_assert(sizeof(KernelParams) == 280, "records.cuh asserts the same");
 
 /// {head_dim, row in residue, residue, heads, batch} in boxes of 64 columns x `box_rows` rows,
 /// swizzled by 128 bytes.
@@ -219,6 +219,7 @@ void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& 
                       t.out.strides[1],
                       t.out.strides[2],
                       lists_.num_records,
+                      static_cast<std::int32_t>(lists_.runs.bytes() / sizeof(plan::TileRun)),
                       static_cast<std::int32_t>(p.num_heads_q),
                       static_cast<std::int32_t>(p.num_heads_q / p.num_heads_kv),
                       static_cast<std::int32_t>(p.seq_q),

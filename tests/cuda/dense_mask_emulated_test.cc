@@ -7,6 +7,7 @@
 
 #include "emulated/machine.h"
 // The kernels' own headers after the machine's built-ins.
+#include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/device_plan.h"
 #include "backend/cuda/plan/dense_tiles.h"
 #include "cuda/seen_plan.h"
@@ -161,6 +162,33 @@ TEST(DenseMaskEmulated, SharedBatchesHeadsAndRows) {
   check(p, mask::key_lengths({130, 77}), {2, 1, 1, p.seq_kv}, Layout::kAligned, config);
   check(p, mask::per_batch({heads, mask::causal()}), {2, 3, p.seq_q, p.seq_kv}, Layout::kAligned,
         config);
+}
+
+TEST(DenseMask, CandidatesAreThoseOfTheSameMaskWithTheSamePredictions) {
+  AttentionProblem p = problem_of(1, 4, 1000, 1100);
+  const mask::Mask mask = mask::causal() & mask::window(300, 0);
+  for (const std::int64_t head_dim : {64, 128}) {
+    p.head_dim_qk = p.head_dim_v = head_dim;
+    p.num_heads_kv = 2;
+    GroupBits bits = GroupBits::of(p, dense_mask(p, {&p, DType::kBool, {1000, 1100}}));
+    const mask::Mask bound = mask.bind({1, 4, 1000, 1100});
+    for (std::int64_t q = 0; q < 1000; ++q)
+      for (std::int64_t k = 0; k < 1100; ++k) {
+        const std::int64_t group = k / 16;
+        auto& words = bound.visible(0, 0, q, k) ? bits.shown : bits.hidden;
+        words[static_cast<std::size_t>(q / 64 * bits.words + group / 32)] |= 1u << (group % 32);
+      }
+    const KernelTarget target{90, 132, 16};
+    std::map<std::string, double> expected;
+    for (const Candidate& candidate : enumerate_candidates(p, mask, target, false))
+      if (candidate.passes.size() == 1 && candidate.passes[0].step == 1)
+        expected[candidate.name()] = candidate.predicted_us();
+    std::map<std::string, double> seen;
+    for (const DenseCandidate& candidate :
+         dense_candidates(p, dense_mask(p, {&p, DType::kBool, {1000, 1100}}), bits, target))
+      seen[candidate.config.name()] = candidate.predicted_us;
+    EXPECT_EQ(seen, expected);
+  }
 }
 
 TEST(DenseMask, RefusesOtherShapesNamingExpectedAndGot) {

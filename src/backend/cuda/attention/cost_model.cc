@@ -135,17 +135,23 @@ Workload make_workload(const AttentionProblem& problem,
   Workload work;
   const std::int64_t pack = config.heads_per_record();
   double longest = -1;
+  std::vector<std::int64_t> uses(counts.size(), 0);  // heads that share a pattern are counted once
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t h = 0; h < problem.num_heads_q; h += pack)
-      for (const TileCounts& tiles : counts[static_cast<std::size_t>(pattern_of(b, h))]) {
-        work.full += static_cast<double>(tiles.full);
-        work.partial += static_cast<double>(tiles.partial);
-        work.items += 1;
-        if (cost_of(tiles, costs) > longest) {
-          longest = cost_of(tiles, costs);
-          work.longest = tiles;
-        }
+      ++uses[static_cast<std::size_t>(pattern_of(b, h))];
+  for (std::size_t pattern = 0; pattern < counts.size(); ++pattern) {
+    if (uses[pattern] == 0) continue;
+    const auto times = static_cast<double>(uses[pattern]);
+    for (const TileCounts& tiles : counts[pattern]) {
+      work.full += times * static_cast<double>(tiles.full);
+      work.partial += times * static_cast<double>(tiles.partial);
+      work.items += times;
+      if (cost_of(tiles, costs) > longest) {
+        longest = cost_of(tiles, costs);
+        work.longest = tiles;
       }
+    }
+  }
   work.num_blocks = target.num_sms * config.blocks_per_sm;
   work.can_split = can_split(config);
   return work;

@@ -1,6 +1,7 @@
 #include "backend/cuda/plan/dense_pass.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/plan/dense_tiles.h"
@@ -69,23 +70,24 @@ DenseCandidate choose(const std::vector<DenseCandidate>& candidates, const std::
   throw_error(ErrorCode::kInvalidArgument, "kernel: expected one of{}\ngot {}", known, kernel);
 }
 
-/// The payloads of `tiles` filled by the GPU, those of `host` behind them.
-DeviceBuffer fill_payloads(KernelParams params, const std::vector<DenseTile>& tiles,
-                           const std::vector<std::uint32_t>& host,
-                           const codegen::AttentionConfig& config, const Device& device,
-                           CUstream stream) {
-  const std::size_t filled = tiles.size() * static_cast<std::size_t>(config.payload_bytes());
-  DeviceBuffer payloads(filled + host.size() * 4, "the plan's payloads");
-  const Driver& driver = Driver::instance();
-  if (!host.empty())
-    driver.check(
-        driver.cuMemcpyHtoDAsync(payloads.address() + filled, host.data(), host.size() * 4, stream),
-        "uploading payloads");
-  const DeviceBuffer device_tiles = upload(tiles, "the plan's partial tiles");
-  driver.check(driver.cuStreamSynchronize(nullptr), "uploading partial tiles");
-  if (!tiles.empty()) {
-    params.tiles = device_tiles.address();
-    params.payloads = payloads.address();
+/// Payloads in device memory: first those the GPU fills, then those the host knows.
+class Payloads {
+ public:
+  /// Starts filling the tiles' payloads; `tiles` must outlive finish().
+  Payloads(KernelParams params, const std::vector<DenseTile>& tiles,
+           const codegen::AttentionConfig& config, const Device& device, CUstream stream)
+      : stream_(stream),
+        filled_bytes_(tiles.size() * static_cast<std::size_t>(config.payload_bytes())),
+        // The host's show no key, or the first ones of a ragged last tile.
+        payloads_(filled_bytes_ + 2 * static_cast<std::size_t>(config.payload_bytes()),
+                  "the plan's payloads"),
+        tiles_(tiles.size() * sizeof(DenseTile), "the plan's partial tiles") {
+    if (tiles.empty()) return;
+    const Driver& driver = Driver::instance();
+    driver.check(driver.cuMemcpyHtoDAsync(tiles_.address(), tiles.data(), tiles_.bytes(), stream),
+                 "uploading partial tiles");
+    params.tiles = tiles_.address();
+    params.payloads = payloads_.address();
     params.slabs = config.query_rows() / 64;
     params.tile_kv = config.tile_kv;
     params.payload_words = config.payload_bytes() / (4 * 128 * params.slabs);
@@ -93,9 +95,24 @@ DeviceBuffer fill_payloads(KernelParams params, const std::vector<DenseTile>& ti
     loaded_kernel({"fill_payloads", codegen::emit_fill_payloads(), "fill_payloads"}, device)
         .launch(static_cast<unsigned>(tiles.size()), codegen::kDenseThreads, stream, arguments);
   }
-  driver.check(driver.cuStreamSynchronize(stream), "filling payloads");
-  return payloads;
-}
+
+  /// Adds the host's and waits for all.
+  DeviceBuffer finish(const std::vector<std::uint32_t>& host) && {
+    STOF_ASSERT(filled_bytes_ + host.size() * 4 <= payloads_.bytes());
+    const Driver& driver = Driver::instance();
+    if (!host.empty())
+      driver.check(driver.cuMemcpyHtoDAsync(payloads_.address() + filled_bytes_, host.data(),
+                                            host.size() * 4, stream_),
+                   "uploading payloads");
+    driver.check(driver.cuStreamSynchronize(stream_), "filling payloads");
+    return std::move(payloads_);
+  }
+
+ private:
+  CUstream stream_;
+  std::size_t filled_bytes_;
+  DeviceBuffer payloads_, tiles_;
+};
 
 }  // namespace
 
@@ -114,12 +131,11 @@ DeviceBlockwise dense_pass(const AttentionProblem& problem, const TensorView& vi
   facts->kernel = config.name();
   facts->predicted_us = chosen.predicted_us;
   const DensePlan dense = dense_plan(problem, mask, bits, config);
+  Payloads payloads(params, dense.tiles, config, device, stream);  // while the host goes on
   const DevicePlan plan = build_device_plan(
       problem, {whole_batch(problem, dense.plan, static_cast<std::int32_t>(dense.tiles.size()))},
       config, DeviceBlockwise::num_blocks(config, device));
-  return {config, 1,
-          plan,   fill_payloads(params, dense.tiles, plan.payloads, config, device, stream),
-          device, facts};
+  return {config, 1, plan, std::move(payloads).finish(plan.payloads), device, facts};
 }
 
 }  // namespace stof::cuda

@@ -1,6 +1,7 @@
 #include "backend/cuda/plan/dense_tiles.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <numeric>
 
@@ -47,6 +48,24 @@ class TileRows {
     }
   }
 
+  /// Of the query tile. Where tiles divide words, by bits: this runs for every tile size there is.
+  TileCounts counts() const {
+    TileCounts counts;
+    if (32 % groups_per_tile_ != 0) {
+      for (std::int64_t tile = 0; tile < num_tiles_; ++tile) {
+        counts.full += at(tile) == TileClass::kFull;
+        counts.partial += at(tile) == TileClass::kPartial;
+      }
+      return counts;
+    }
+    for (std::size_t word = 0; word < shown_.size(); ++word) {
+      const std::uint32_t shown = by_tile(shown_[word]), hidden = by_tile(hidden_[word]);
+      counts.full += std::popcount(shown & ~hidden);
+      counts.partial += std::popcount(shown & hidden);
+    }
+    return counts;
+  }
+
   TileClass at(std::int64_t tile) const {
     if (!any(shown_, tile)) return TileClass::kEmpty;
     return any(hidden_, tile) ? TileClass::kPartial : TileClass::kFull;
@@ -58,6 +77,14 @@ class TileRows {
     const auto word = static_cast<std::size_t>(first / 32);
     const std::uint64_t both = static_cast<std::uint64_t>(words[word + 1]) << 32 | words[word];
     return (both >> (first % 32) & ((std::uint64_t{1} << groups_per_tile_) - 1)) != 0;
+  }
+
+  /// Bit 0 of every tile's groups: whether any of them is set.
+  std::uint32_t by_tile(std::uint32_t word) const {
+    std::uint32_t firsts = 1;
+    for (std::int64_t step = 1; step < groups_per_tile_; step *= 2) word |= word >> step;
+    for (std::int64_t step = groups_per_tile_; step < 32; step *= 2) firsts |= firsts << step;
+    return word & firsts;
   }
 
   const GroupBits& bits_;
@@ -73,12 +100,7 @@ std::vector<std::vector<TileCounts>> count_dense_tiles(const AttentionProblem& p
   for (std::int64_t pattern = 0; pattern < bits.patterns; ++pattern)
     for (std::int64_t query_tile = 0; query_tile < rows.num_query_tiles(); ++query_tile) {
       rows.select(pattern, query_tile);
-      TileCounts of_row;
-      for (std::int64_t tile = 0; tile < rows.num_tiles(); ++tile) {
-        of_row.full += rows.at(tile) == TileClass::kFull;
-        of_row.partial += rows.at(tile) == TileClass::kPartial;
-      }
-      counts[static_cast<std::size_t>(pattern)].push_back(of_row);
+      counts[static_cast<std::size_t>(pattern)].push_back(rows.counts());
     }
   return counts;
 }

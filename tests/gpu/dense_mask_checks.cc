@@ -1,6 +1,6 @@
 #include <cstdio>
+#include <iterator>
 #include <map>
-#include <set>
 
 #include "backend/cuda/attention/candidates.h"
 #include "gpu/compile_ahead.h"
@@ -61,6 +61,7 @@ DenseTensor draw_tensor(Draw& draw, const AttentionProblem& p, const mask::Mask&
 }
 
 struct DenseCase {
+  std::uint64_t seed;
   AttentionProblem problem;
   DenseTensor tensor;
 };
@@ -68,6 +69,7 @@ struct DenseCase {
 DenseCase make_case(std::uint64_t seed) {
   Draw draw(seed);
   DenseCase c;
+  c.seed = seed;
   c.problem = small_problem(draw);
   c.problem.alibi = draw.chance(3);
   c.problem.bias = draw.chance(4);
@@ -79,7 +81,7 @@ DenseCase make_case(std::uint64_t seed) {
   return c;
 }
 
-/// Configurations that the problem's shape offers, whatever the mask: heads share it here or not.
+/// Up to four of the configurations that the problem's shape offers, whatever the mask.
 std::map<std::string, std::string> texts_of(const cuda::Device& device, const DenseCase& c,
                                             const std::string& part) {
   const AttentionProblem& p = c.problem;
@@ -95,6 +97,10 @@ std::map<std::string, std::string> texts_of(const cuda::Device& device, const De
       if (config.name().find(part) != std::string::npos)
         texts.emplace(config.name(), codegen::emit_attention(config));
   }
+  Draw draw(c.seed + 1000);
+  while (texts.size() > 4)
+    texts.erase(
+        std::next(texts.begin(), draw.between(0, static_cast<std::int64_t>(texts.size()) - 1)));
   return texts;
 }
 

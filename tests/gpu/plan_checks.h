@@ -16,8 +16,8 @@ namespace stof::check {
 std::vector<bool> check_block_lists(const cuda::Device& device, std::uint64_t first_seed, int cases,
                                     const std::string& kernel_part);
 
-/// Random boolean tensors, any strides, shared by batch entries, heads or rows or not, for every
-/// candidate; likewise.
+/// Random boolean tensors, any strides, shared by batch entries, heads or rows or not, for up to
+/// four candidates; likewise.
 std::vector<bool> check_dense_masks(const cuda::Device& device, std::uint64_t first_seed, int cases,
                                     const std::string& kernel_part);
 

@@ -24,14 +24,13 @@ const cuda::Driver& driver() { return cuda::Driver::instance(); }
 /// key blocks, chosen anew for each call.
 struct ListCase {
   const char* name;
-  std::int64_t heads, seq, block;
+  std::int64_t heads, heads_kv, seq, block;  ///< one list a key/value head
   double kept;
 };
-constexpr ListCase kListCases[] = {{"lists_64_20", 12, 32760, 64, 0.2},
-                                   {"lists_128_20", 12, 32760, 128, 0.2},
-                                   {"lists_64_5", 12, 32760, 64, 0.05},
-                                   {"lists_128_50", 12, 32760, 128, 0.5},
-                                   {"lists_64_10_40h", 40, 32760, 64, 0.1}};
+constexpr ListCase kListCases[] = {
+    {"lists_64_20", 12, 12, 32760, 64, 0.2},     {"lists_128_20", 12, 12, 32760, 128, 0.2},
+    {"lists_64_5", 12, 12, 32760, 64, 0.05},     {"lists_128_50", 12, 12, 32760, 128, 0.5},
+    {"lists_64_10_40h", 40, 40, 32760, 64, 0.1}, {"lists_64_20_gqa", 32, 8, 16384, 64, 0.2}};
 
 struct Lists {
   std::int64_t kept;
@@ -48,12 +47,13 @@ Lists random_lists(const ListCase& c) {
   };
   std::vector<std::int32_t> all(static_cast<std::size_t>(blocks));
   std::iota(all.begin(), all.end(), 0);
-  for (std::int64_t row = 0; row < c.heads * blocks; ++row) {
+  for (std::int64_t row = 0; row < c.heads_kv * blocks; ++row) {
     std::shuffle(all.begin(), all.end(), random);  // as a top-k leaves them: in no order
     lists.counts.push_back(static_cast<std::int32_t>(lists.kept));
     lists.ids.insert(lists.ids.end(), all.begin(), all.begin() + lists.kept);
     for (std::int64_t i = 0; i < lists.kept; ++i)
-      lists.visible_pairs += rows_of(row % blocks) * rows_of(all[static_cast<std::size_t>(i)]);
+      lists.visible_pairs += static_cast<double>(c.heads / c.heads_kv) * rows_of(row % blocks) *
+                             rows_of(all[static_cast<std::size_t>(i)]);
   }
   return lists;
 }
@@ -62,8 +62,8 @@ mask::Mask mask_of(const ListCase& c, const Lists& lists) {
   mask::BlockList list;
   list.block_q = list.block_kv = c.block;
   const std::int64_t blocks = (c.seq + c.block - 1) / c.block;
-  auto id = lists.ids.begin();
   for (std::int64_t h = 0; h < c.heads; ++h) {
+    auto id = lists.ids.begin() + h / (c.heads / c.heads_kv) * blocks * lists.kept;
     list.heads.emplace_back();
     for (std::int64_t row = 0; row < blocks; ++row, id += lists.kept)
       list.heads.back().emplace_back(id, id + lists.kept);
@@ -73,7 +73,7 @@ mask::Mask mask_of(const ListCase& c, const Lists& lists) {
 
 void run_lists(const cuda::Device& device, const ListCase& c, std::FILE* json) {
   AttentionProblem p;
-  p.num_heads_q = p.num_heads_kv = c.heads;
+  p.num_heads_q = c.heads, p.num_heads_kv = c.heads_kv;
   p.seq_q = p.seq_kv = c.seq;
   p.head_dim_qk = p.head_dim_v = 128;
   p.dtype = DType::kBFloat16;
@@ -86,10 +86,11 @@ void run_lists(const cuda::Device& device, const ListCase& c, std::FILE* json) {
   shape.block_q = shape.block_kv = c.block;
   shape.max_blocks = lists.kept;
   shape.expected_share = c.kept;
+  shape.per_kv_head = true;
   const std::int64_t blocks = shape.num_q_blocks(p);
   const cuda::BlockLists views{
-      {cuda::device_pointer(counts.address()), DType::kInt32, {1, c.heads, blocks}},
-      {cuda::device_pointer(ids.address()), DType::kInt32, {1, c.heads, blocks, lists.kept}}};
+      {cuda::device_pointer(counts.address()), DType::kInt32, {1, c.heads_kv, blocks}},
+      {cuda::device_pointer(ids.address()), DType::kInt32, {1, c.heads_kv, blocks, lists.kept}}};
   const bench::DeviceTensors data(p, device);
   const auto bound = mask_of(c, lists).bind({1, c.heads, c.seq, c.seq});
   for (const cuda::CandidateFacts& candidate : cuda::BlockListPlan::candidates(
@@ -123,14 +124,15 @@ void run_lists(const cuda::Device& device, const ListCase& c, std::FILE* json) {
         static_cast<double>(plan.facts().device_bytes) * 1e-6);
     std::fflush(stdout);
     if (json != nullptr)
-      std::fprintf(json,
-                   "{\"gpu\":\"%s\",\"case\":\"%s\",\"B\":1,\"H\":%ld,\"S\":%ld,\"D\":128,"
-                   "\"block\":%ld,\"kept\":%.3f,\"update_us\":%.2f,\"run_us\":%.2f,\"share\":%.4f,"
-                   "\"both_us\":%.2f,\"tflops_visible\":%.1f,\"predicted_us\":%.1f,"
-                   "\"kernel\":\"%s\",\"good\":%s}\n",
-                   device.facts().name.c_str(), c.name, c.heads, c.seq, c.block, c.kept, update_us,
-                   run_us, update_us / run_us, both_us, tflops, candidate.predicted_us,
-                   candidate.name.c_str(), good ? "true" : "false");
+      std::fprintf(
+          json,
+          "{\"gpu\":\"%s\",\"case\":\"%s\",\"B\":1,\"H\":%ld,\"Hk\":%ld,\"S\":%ld,\"D\":128,"
+          "\"block\":%ld,\"kept\":%.3f,\"update_us\":%.2f,\"run_us\":%.2f,\"share\":%.4f,"
+          "\"both_us\":%.2f,\"tflops_visible\":%.1f,\"predicted_us\":%.1f,"
+          "\"kernel\":\"%s\",\"good\":%s}\n",
+          device.facts().name.c_str(), c.name, c.heads, c.heads_kv, c.seq, c.block, c.kept,
+          update_us, run_us, update_us / run_us, both_us, tflops, candidate.predicted_us,
+          candidate.name.c_str(), good ? "true" : "false");
   }
 }
 

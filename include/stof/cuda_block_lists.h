@@ -17,22 +17,25 @@ struct BlockListShape {
   std::int64_t block_q = 64;     ///< a multiple of 64
   std::int64_t block_kv = 64;    ///< a multiple of 64
   std::int64_t max_blocks = 0;   ///< most ids of a query block; 0: as many as there are key blocks
+  bool per_kv_head = false;      ///< one list for all query heads of a key/value head, which may
+                                 ///< then share a block's keys and values
   double expected_share = 0.25;  ///< of key blocks in a list, in (0, 1]: for the choice of kernel
   /// How many keys of each key block exist, its first ones (tokens sorted into grid tiles and
   /// padded to whole blocks); what follows is never seen. Empty: all.
   std::vector<std::int64_t> key_block_sizes;
 
+  std::int64_t num_list_heads(const AttentionProblem& problem) const;
   std::int64_t num_q_blocks(const AttentionProblem& problem) const;
   std::int64_t num_kv_blocks(const AttentionProblem& problem) const;
   /// Throws InvalidArgument or Unsupported naming the field, expected and got.
   void validate(const AttentionProblem& problem) const;
 };
 
-/// Which key blocks each query block sees, in device memory, any strides. Batch and head extents
-/// may be 1, or have stride 0: shared.
+/// Which key blocks each query block sees, in device memory, any strides. Heads are query heads, or
+/// with per_kv_head key/value heads. Batch and head extents may be 1, or have stride 0: shared.
 struct BlockLists {
-  TensorView counts;  ///< int32 [batch, num_heads_q, num_q_blocks]
-  TensorView ids;     ///< int32 [batch, num_heads_q, num_q_blocks, up to max_blocks]; the first
+  TensorView counts;  ///< int32 [batch, heads, num_q_blocks]
+  TensorView ids;     ///< int32 [batch, heads, num_q_blocks, up to max_blocks]; the first
                       ///< `count` of a row are read, in any order; one named twice counts once
 };
 

@@ -12,8 +12,8 @@ struct RowTiles {
   i32 num_partial;
 };
 
-/// A row is a query block of one head of one batch entry: row = (batch * num_heads + head) *
-/// num_q_blocks + query block. A block of keys is tiles_per_block key tiles; the last one may have
+/// A row is a query block of one of the lists' heads (query heads, or key/value heads whose query
+/// heads share them) of one batch entry: row = (batch * num_heads + head) * num_q_blocks + query block. A block of keys is tiles_per_block key tiles; the last one may have
 /// fewer.
 struct ListParams {
   const i32* counts;          // [batch, num_heads, num_q_blocks], any strides
@@ -28,7 +28,7 @@ struct ListParams {
   u64* error;                 // the first fault there was, see report(); ~0: none
   i64 count_strides[3];       // elements
   i64 id_strides[4];
-  i32 num_heads;
+  i32 num_heads;              // of lists
   i32 num_q_blocks;
   i32 num_rows;
   i32 max_blocks;             // entries of a row of ids
@@ -39,16 +39,18 @@ struct ListParams {
   i32 run_capacity;
   i32 partial_capacity;
   i32 hidden_payload;         // of a tile that is hidden from every row
-  // Records: one a query tile of a head, records_per_row to a query block.
+  // Records: one a query tile of a head or of heads_per_record heads, records_per_row to a query block.
+  i32 num_heads_q;
+  i32 heads_per_record;
+  i32 record_heads;           // of one head of lists
   i32 query_tile_rows;
   i32 records_per_row;
   i32 records_per_head;
   i32 num_records;
   i32 order_group;            // records that are sorted among themselves, at most kMaxOrderGroup
   i32 num_blocks;             // of the attention kernel, which pop the queue
-  i32 padding;
 };
-static_assert(sizeof(ListParams) == 208, "block_list_params.h asserts the same");
+static_assert(sizeof(ListParams) == 216, "block_list_params.h asserts the same");
 
 /// Both kernels: so many threads a block.
 constexpr int kListThreads = 128, kOrderThreads = 256;

@@ -11,7 +11,7 @@ namespace stof::lists {
 
 __device__ __forceinline__ i32 row_of(const ListParams& params, i32 record) {
   const i32 head = record / params.records_per_head;
-  return head * params.num_q_blocks +
+  return head / params.record_heads * params.num_q_blocks +
          (record - head * params.records_per_head) / params.records_per_row;
 }
 
@@ -110,13 +110,14 @@ __device__ __forceinline__ void sort_keys(u64* keys, i32 size, int thread) {
 }
 
 __device__ __forceinline__ void write_record(const ListParams& params, i32 record, i32 position) {
-  const i32 head_of_all = record / params.records_per_head;
-  const i32 batch = head_of_all / params.num_heads;
+  const i32 record_head = record / params.records_per_head;
+  const i32 head_of_all = record_head * params.heads_per_record;
+  const i32 batch = head_of_all / params.num_heads_q;
   const i32 row = row_of(params, record);
   const RowTiles tiles = params.row_tiles[row];
   WorkRecord out;
-  out.q_row = (record - head_of_all * params.records_per_head) * params.query_tile_rows;
-  out.head = head_of_all - batch * params.num_heads;
+  out.q_row = (record - record_head * params.records_per_head) * params.query_tile_rows;
+  out.head = head_of_all - batch * params.num_heads_q;
   out.batch = batch;
   out.num_partial = tiles.num_partial;
   out.num_full = tiles.num_full;

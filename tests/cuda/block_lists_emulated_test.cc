@@ -154,6 +154,28 @@ TEST(BlockListsEmulated, EqualTheHostsPlanOfTheSameLists) {
   }
 }
 
+TEST(BlockListsEmulated, ListsOfKeyValueHeadsServeTheirQueryHeads) {
+  std::mt19937 random(7);
+  BlockListShape shape = shape_of(64, 64);
+  shape.per_kv_head = true;
+  const AttentionProblem grouped = problem_of(2, 6, 2, 300, 700);
+  HostLists lists = random_lists(grouped, shape, false, 0.8, random);
+  BlockListsEmulated run(grouped, shape, small_config(64, 64), 2);
+  run.check(lists);
+  lists.row(1, 1, 2)[0] = 11;
+  lists.count(1, 1, 2) = 1;
+  run.check(lists);
+  EXPECT_EQ(
+      describe_fault(run.fault, grouped, shape),
+      "ids: batch 1, key/value head 1, query block 2: expected 0..10, got 11; it was left out");
+  // Two heads to a record.
+  codegen::AttentionConfig packed = small_config(128, 64);
+  packed.pack_heads = true;
+  const AttentionProblem p = problem_of(2, 4, 1, 300, 700);
+  HostLists shared = random_lists(p, shape, false, 0.8, random);
+  BlockListsEmulated(p, shape, packed, 2).check(shared);
+}
+
 TEST(BlockListsEmulated, LongListsAndFewDearRowsComeFirst) {
   std::mt19937 random(4);
   // More tiles than a warp holds at a time, and two groups of heads.

@@ -40,8 +40,8 @@ inline HostLists empty_lists(std::int64_t batch_extent, std::int64_t head_extent
 inline HostLists random_lists(const AttentionProblem& p, const BlockListShape& shape,
                               bool shared_heads, double most, std::mt19937& random) {
   const std::int64_t kv_blocks = shape.num_kv_blocks(p);
-  HostLists lists =
-      empty_lists(p.batch, shared_heads ? 1 : p.num_heads_q, shape.num_q_blocks(p), kv_blocks + 3);
+  HostLists lists = empty_lists(p.batch, shared_heads ? 1 : shape.num_list_heads(p),
+                                shape.num_q_blocks(p), kv_blocks + 3);
   for (std::int64_t b = 0; b < lists.batch_extent; ++b)
     for (std::int64_t h = 0; h < lists.head_extent; ++h)
       for (std::int64_t row = 0; row < lists.q_blocks; ++row) {
@@ -67,10 +67,12 @@ inline mask::Mask mask_of(HostLists lists, const AttentionProblem& p, const Bloc
     mask::BlockList list;
     list.block_q = shape.block_q;
     list.block_kv = shape.block_kv;
-    for (std::int64_t h = 0; h < p.num_heads_q; ++h) {
+    // One head: all share it.
+    for (std::int64_t h = 0; h < (lists.head_extent == 1 ? 1 : p.num_heads_q); ++h) {
       list.heads.emplace_back();
       for (std::int64_t row = 0; row < lists.q_blocks; ++row) {
-        const std::int64_t from_b = b % lists.batch_extent, from_h = h % lists.head_extent;
+        const std::int64_t from_b = b % lists.batch_extent,
+                           from_h = h * lists.head_extent / p.num_heads_q;
         std::set<std::int32_t> blocks;
         const auto count =
             std::clamp<std::int64_t>(lists.count(from_b, from_h, row), 0, lists.width);

@@ -51,6 +51,7 @@ BlockListCase make_case(std::uint64_t seed) {
   c.shape.block_q = draw.one_of<std::int64_t>({64, 64, 128, 256});
   c.shape.block_kv = draw.one_of<std::int64_t>({64, 64, 128, 192});
   c.shape.expected_share = 0.5;
+  c.shape.per_kv_head = draw.chance(2);
   if (draw.chance(4))
     for (std::int64_t i = c.shape.num_kv_blocks(c.problem); i > 0; --i)
       c.shape.key_block_sizes.push_back(draw.between(0, c.shape.block_kv));

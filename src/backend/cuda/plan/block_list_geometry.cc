@@ -84,14 +84,15 @@ codegen::AttentionConfig narrowed(codegen::AttentionConfig config, const BlockLi
 }
 
 bool tiles_divide(const codegen::AttentionConfig& config, const BlockListShape& shape) {
-  return !config.pack_heads && shape.block_q % config.query_rows() == 0 &&
+  return (!config.pack_heads || shape.per_kv_head) && shape.block_q % config.query_rows() == 0 &&
          shape.block_kv % config.tile_kv == 0;
 }
 
 double predicted_us(const AttentionProblem& problem, const BlockListShape& shape,
                     const codegen::AttentionConfig& config, const KernelTarget& target) {
   Workload work;
-  const auto heads = static_cast<double>(problem.batch * problem.num_heads_q);
+  const auto heads =
+      static_cast<double>(problem.batch * problem.num_heads_q / config.heads_per_record());
   const double tiles = std::max(
       1.0, shape.expected_share * static_cast<double>(ceil_div(problem.seq_kv, config.tile_kv)));
   work.items = heads * static_cast<double>(ceil_div(problem.seq_q, config.query_rows()));
@@ -113,7 +114,9 @@ std::int64_t BlockListGeometry::order_blocks() const {
 
 BlockListGeometry block_list_geometry(const AttentionProblem& problem, const BlockListShape& shape,
                                       const codegen::AttentionConfig& config, int num_blocks) {
-  const std::int64_t heads = problem.batch * problem.num_heads_q;
+  const std::int64_t heads = problem.batch * shape.num_list_heads(problem);
+  const std::int64_t record_heads =
+      problem.num_heads_q / shape.num_list_heads(problem) / config.heads_per_record();
   const std::int64_t q_blocks = shape.num_q_blocks(problem);
   const std::int64_t kv_blocks = shape.num_kv_blocks(problem);
   const std::int64_t tiles = ceil_div(problem.seq_kv, config.tile_kv);
@@ -122,7 +125,10 @@ BlockListGeometry block_list_geometry(const AttentionProblem& problem, const Blo
   const std::int64_t max_blocks = shape.max_blocks == 0 ? kv_blocks : shape.max_blocks;
   BlockListGeometry out;
   BlockListParams& p = out.params;
-  p.num_heads = narrow("num_heads_q", problem.num_heads_q);
+  p.num_heads = narrow("heads of lists", shape.num_list_heads(problem));
+  p.num_heads_q = narrow("num_heads_q", problem.num_heads_q);
+  p.heads_per_record = config.heads_per_record();
+  p.record_heads = static_cast<std::int32_t>(record_heads);
   p.num_q_blocks = narrow("query blocks", q_blocks);
   p.num_rows = narrow("query blocks of all heads", rows);
   p.max_blocks = narrow("max_blocks", max_blocks);
@@ -133,7 +139,7 @@ BlockListGeometry block_list_geometry(const AttentionProblem& problem, const Blo
   p.query_tile_rows = config.query_rows();
   p.records_per_row = static_cast<std::int32_t>(shape.block_q / config.query_rows());
   p.records_per_head = narrow("query tiles", records_per_head);
-  p.num_records = narrow("query tiles of all heads", heads * records_per_head);
+  p.num_records = narrow("query tiles of all heads", heads * record_heads * records_per_head);
   p.num_blocks = num_blocks;
   classify_tiles(problem, shape, config, &out);
 
@@ -153,7 +159,8 @@ BlockListGeometry block_list_geometry(const AttentionProblem& problem, const Blo
   narrow("partial tiles of the lists", rows * p.partial_capacity);
 
   // Heads whose keys and values stay in L2 together, or a part of them that can be sorted at once.
-  const std::int64_t locality = heads_per_locality(problem) * records_per_head;
+  const std::int64_t locality =
+      heads_per_locality(problem) / config.heads_per_record() * records_per_head;
   p.order_group = static_cast<std::int32_t>(
       std::min({locality, std::int64_t{codegen::kMaxOrderGroup}, std::int64_t{p.num_records}}));
   return out;
@@ -166,8 +173,9 @@ std::vector<BlockListCandidate> block_list_candidates(const AttentionProblem& pr
   std::vector<BlockListCandidate> candidates;
   for (const KernelFamily family : {KernelFamily::kSm90, KernelFamily::kSm80}) {
     if (!candidates.empty() || !infeasible(family, problem, target).empty()) continue;
-    const auto configs = family == KernelFamily::kSm90 ? sm90_configs(problem, false)
-                                                       : sm80_configs(problem, false, target);
+    const auto configs = family == KernelFamily::kSm90
+                             ? sm90_configs(problem, shape.per_kv_head)
+                             : sm80_configs(problem, shape.per_kv_head, target);
     const auto add = [&](const codegen::AttentionConfig& config) {
       if (tiles_divide(config, shape))
         candidates.push_back({config, predicted_us(problem, shape, config, target)});
@@ -186,8 +194,9 @@ std::string describe_fault(const ListFault& fault, const AttentionProblem& probl
   const std::int64_t q_blocks = shape.num_q_blocks(problem);
   const std::int64_t head_of_all = fault.row() / q_blocks;
   const std::string where =
-      fmt::format("batch {}, head {}, query block {}", head_of_all / problem.num_heads_q,
-                  head_of_all % problem.num_heads_q, fault.row() % q_blocks);
+      fmt::format("batch {}, {} {}, query block {}", head_of_all / shape.num_list_heads(problem),
+                  shape.per_kv_head ? "key/value head" : "head",
+                  head_of_all % shape.num_list_heads(problem), fault.row() % q_blocks);
   if (fault.in_count())
     return fmt::format(
         "counts: {}: expected 0 to the last extent of ids, got {}; it was cut to that", where,

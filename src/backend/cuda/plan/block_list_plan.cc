@@ -169,10 +169,11 @@ void BlockListPlan::update(const BlockLists& lists, void* stream) const try {
   const Impl& impl = *impl_;
   BlockListParams params = impl.geometry.params;
   const AttentionProblem& p = impl.problem;
-  const Dims rows{p.batch, p.num_heads_q, params.num_q_blocks};
+  const Dims rows{p.batch, impl.shape.num_list_heads(p), params.num_q_blocks};
   list_strides("counts", lists.counts, rows, 3, params.count_strides);
-  list_strides("ids", lists.ids, {p.batch, p.num_heads_q, params.num_q_blocks, params.max_blocks},
-               3, params.id_strides);
+  list_strides("ids", lists.ids,
+               {p.batch, impl.shape.num_list_heads(p), params.num_q_blocks, params.max_blocks}, 3,
+               params.id_strides);
   const std::int64_t width = lists.ids.shape[3];
   STOF_CHECK(
       width >= 1 && (width <= params.max_blocks), kInvalidArgument,

@@ -3,6 +3,10 @@
 
 namespace stof::cuda {
 
+std::int64_t BlockListShape::num_list_heads(const AttentionProblem& problem) const {
+  return per_kv_head ? problem.num_heads_kv : problem.num_heads_q;
+}
+
 std::int64_t BlockListShape::num_q_blocks(const AttentionProblem& problem) const {
   return (problem.seq_q + block_q - 1) / block_q;
 }

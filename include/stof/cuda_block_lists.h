@@ -50,7 +50,7 @@ class BlockListPlan {
   static BlockListPlan build(const AttentionProblem& problem, const BlockListShape& shape,
                              const std::string& kernel = "", int device = 0, int alignment = 16);
 
-  /// What can run the problem, the model's pick first, and what cannot. Needs no GPU.
+  /// What can run the problem, the model's pick first. Needs no GPU.
   static std::vector<CandidateFacts> candidates(const AttentionProblem& problem,
                                                 const BlockListShape& shape,
                                                 const GpuModel& gpu = {});

@@ -185,7 +185,7 @@ TEST(DenseMask, CandidatesAreThoseOfTheSameMaskWithTheSamePredictions) {
       if (candidate.passes.size() == 1 && candidate.passes[0].step == 1)
         expected[candidate.name()] = candidate.predicted_us();
     std::map<std::string, double> seen;
-    for (const DenseCandidate& candidate :
+    for (const ConfigCandidate& candidate :
          dense_candidates(p, dense_mask(p, {&p, DType::kBool, {1000, 1100}}), bits, target))
       seen[candidate.config.name()] = candidate.predicted_us;
     EXPECT_EQ(seen, expected);

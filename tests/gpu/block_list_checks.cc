@@ -152,7 +152,7 @@ std::map<std::string, std::pair<codegen::AttentionConfig, int>> some_kernels(
     auto all = block_list_candidates(
         c.problem, c.shape,
         {device.facts().major * 10 + device.facts().minor, device.facts().num_sms, alignment});
-    std::erase_if(all, [&](const cuda::BlockListCandidate& one) {
+    std::erase_if(all, [&](const cuda::ConfigCandidate& one) {
       return one.config.name().find(part) == std::string::npos;
     });
     if (all.empty()) continue;

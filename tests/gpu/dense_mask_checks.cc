@@ -2,7 +2,7 @@
 #include <iterator>
 #include <map>
 
-#include "backend/cuda/attention/candidates.h"
+#include "backend/cuda/attention/config_choice.h"
 #include "gpu/compile_ahead.h"
 #include "gpu/device_operands.h"
 #include "gpu/plan_checks.h"
@@ -89,14 +89,9 @@ std::map<std::string, std::string> texts_of(const cuda::Device& device, const De
   const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,
                                   device.facts().num_sms, 16};
   std::map<std::string, std::string> texts;
-  for (const auto family : {codegen::KernelFamily::kSm90, codegen::KernelFamily::kSm80}) {
-    if (!texts.empty() || !cuda::infeasible(family, p, target).empty()) continue;
-    for (const auto& config : family == codegen::KernelFamily::kSm90
-                                  ? cuda::sm90_configs(p, shared_heads)
-                                  : cuda::sm80_configs(p, shared_heads, target))
-      if (config.name().find(part) != std::string::npos)
-        texts.emplace(config.name(), codegen::emit_attention(config));
-  }
+  for (const auto& config : cuda::blockwise_configs(p, shared_heads, target, "boolean tensors"))
+    if (config.name().find(part) != std::string::npos)
+      texts.emplace(config.name(), codegen::emit_attention(config));
   Draw draw(c.seed + 1000);
   while (texts.size() > 4)
     texts.erase(

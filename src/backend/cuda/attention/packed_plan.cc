@@ -33,15 +33,7 @@ Workload work_of(const cpu::PackedSequences& packed, const PackedBlocks& blocks,
 std::vector<codegen::AttentionConfig> packed_configs(const AttentionProblem& problem,
                                                      bool shared_heads,
                                                      const KernelTarget& target) {
-  std::vector<codegen::AttentionConfig> configs;
-  if (infeasible(KernelFamily::kSm90, problem, target).empty())
-    configs = sm90_configs(problem, shared_heads);
-  if (configs.empty()) {
-    const std::string reason = infeasible(KernelFamily::kSm80, problem, target);
-    STOF_CHECK(reason.empty(), kUnsupported,
-               "packed sequences run on the block-wise kernels; the more general one {}", reason);
-    configs = sm80_configs(problem, shared_heads, target);
-  }
+  auto configs = blockwise_configs(problem, shared_heads, target, "packed sequences");
   for (codegen::AttentionConfig& config : configs) config.varlen = true;
   return configs;
 }
@@ -72,33 +64,19 @@ PackedBlocks blocks_of_parts(const cpu::PackedSequences& packed) {
   return blocks;
 }
 
-std::vector<PackedCandidate> packed_candidates(const cpu::PackedSequences& packed,
+std::vector<ConfigCandidate> packed_candidates(const cpu::PackedSequences& packed,
                                                const PackedBlocks& blocks,
                                                const KernelTarget& target) {
   const bool shared_heads = std::all_of(blocks.begin(), blocks.end(), [](const auto& mask) {
     return mask == nullptr || mask->head_extent() == 1;
   });
-  std::vector<PackedCandidate> candidates;
+  std::vector<ConfigCandidate> candidates;
   for (const codegen::AttentionConfig& config :
        packed_configs(packed.problem, shared_heads, target))
     candidates.push_back(
         {config, predict_us(work_of(packed, blocks, config, target), unit_costs(config, target))});
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const PackedCandidate& a, const PackedCandidate& b) {
-                     return a.predicted_us < b.predicted_us;
-                   });
+  sort_candidates(&candidates);
   return candidates;
-}
-
-const PackedCandidate& choose_candidate(const std::vector<PackedCandidate>& candidates,
-                                        const std::string& kernel) {
-  if (kernel.empty()) return candidates.front();
-  std::string known;
-  for (const PackedCandidate& candidate : candidates) {
-    if (candidate.config.name() == kernel) return candidate;
-    known.append("\n  ").append(candidate.config.name());
-  }
-  throw_error(ErrorCode::kInvalidArgument, "kernel: expected one of{}\ngot {}", known, kernel);
 }
 
 DevicePlan build_packed_plan(const cpu::PackedSequences& packed, const PackedBlocks& blocks,

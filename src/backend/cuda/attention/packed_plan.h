@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/attention/packed.h"
+#include "backend/cuda/attention/config_choice.h"
 #include "backend/cuda/attention/configs.h"
 #include "backend/cuda/attention/cost_model.h"
 #include "backend/cuda/attention/device_plan.h"
@@ -26,20 +27,11 @@ std::vector<codegen::AttentionConfig> packed_configs(const AttentionProblem& pro
 /// Adds `times` sequences' work for a kernel of these costs.
 void add_work(const Workload& one, double times, const UnitCosts& costs, Workload* all);
 
-struct PackedCandidate {
-  codegen::AttentionConfig config;
-  double predicted_us = 0;
-};
-
 /// Cheapest prediction first. Sequences run in natural order and in one pass. Throws Unsupported
 /// naming why no kernel can.
-std::vector<PackedCandidate> packed_candidates(const cpu::PackedSequences& packed,
+std::vector<ConfigCandidate> packed_candidates(const cpu::PackedSequences& packed,
                                                const PackedBlocks& blocks,
                                                const KernelTarget& target);
-
-/// The cheapest, or the one named. Throws InvalidArgument naming those there are.
-const PackedCandidate& choose_candidate(const std::vector<PackedCandidate>& candidates,
-                                        const std::string& kernel);
 
 /// Records of all sequences; a record's batch is the sequence's index.
 DevicePlan build_packed_plan(const cpu::PackedSequences& packed, const PackedBlocks& blocks,

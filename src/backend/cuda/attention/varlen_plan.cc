@@ -45,7 +45,7 @@ std::vector<CandidateFacts> VarlenPlan::candidates(const AttentionProblem& probl
   const auto packed = packed_for_gpu(problem, mask, cu_seqlens_q, cu_seqlens_kv);
   const KernelTarget target{gpu.compute_capability, gpu.num_sms, gpu.alignment};
   std::vector<CandidateFacts> facts;
-  for (const PackedCandidate& candidate :
+  for (const ConfigCandidate& candidate :
        packed_candidates(packed, blocks_of_parts(packed), target))
     facts.push_back({candidate.config.name(), candidate.predicted_us, true, ""});
   return facts;
@@ -63,7 +63,7 @@ VarlenPlan VarlenPlan::build(const AttentionProblem& problem, const mask::Mask& 
   const PackedBlocks blocks = blocks_of_parts(packed);
   const auto candidates = packed_candidates(
       packed, blocks, {gpu.major * 10 + gpu.minor, gpu.num_sms, alignment, gpu.name});
-  const PackedCandidate& chosen = choose_candidate(candidates, kernel);
+  const ConfigCandidate& chosen = choose_candidate(candidates, kernel);
   impl->problem = impl->packed = packed.problem;
   impl->packed.batch = 1;
   impl->packed.seq_q = cu_seqlens_q.back();

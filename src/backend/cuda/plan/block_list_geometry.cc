@@ -8,12 +8,11 @@
 #include "backend/cuda/attention/payload.h"
 #include "backend/cuda/attention/queue.h"
 #include "codegen/plan.h"
+#include "core/bits.h"
 #include "core/check.h"
 
 namespace stof::cuda {
 namespace {
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 constexpr std::int64_t kMaxEntries = 0x7fffffff;  // kernels count in 32 bits
 
@@ -78,6 +77,7 @@ codegen::AttentionConfig narrowed(codegen::AttentionConfig config, const BlockLi
     config.warpgroups = config.split_columns ? config.warpgroups : 1;
     config.warp_slabs = 1;
     config.ping_pong = false;
+    config.producer_registers = 40;  // one warpgroup leaves room; 24 would spill beside ALiBi
   }
   if (shape.block_kv % config.tile_kv != 0) config.tile_kv = 64;
   return config;
@@ -166,26 +166,20 @@ BlockListGeometry block_list_geometry(const AttentionProblem& problem, const Blo
   return out;
 }
 
-std::vector<BlockListCandidate> block_list_candidates(const AttentionProblem& problem,
-                                                      const BlockListShape& shape,
-                                                      const KernelTarget& target) {
-  using codegen::KernelFamily;
-  std::vector<BlockListCandidate> candidates;
-  for (const KernelFamily family : {KernelFamily::kSm90, KernelFamily::kSm80}) {
-    if (!candidates.empty() || !infeasible(family, problem, target).empty()) continue;
-    const auto configs = family == KernelFamily::kSm90
-                             ? sm90_configs(problem, shape.per_kv_head)
-                             : sm80_configs(problem, shape.per_kv_head, target);
-    const auto add = [&](const codegen::AttentionConfig& config) {
-      if (tiles_divide(config, shape))
-        candidates.push_back({config, predicted_us(problem, shape, config, target)});
-    };
-    for (const auto& config : configs) add(config);
-    if (!candidates.empty()) continue;
+std::vector<ConfigCandidate> block_list_candidates(const AttentionProblem& problem,
+                                                   const BlockListShape& shape,
+                                                   const KernelTarget& target) {
+  const auto configs = blockwise_configs(problem, shape.per_kv_head, target, "block lists");
+  std::vector<ConfigCandidate> candidates;
+  const auto add = [&](const codegen::AttentionConfig& config) {
+    if (tiles_divide(config, shape))
+      candidates.push_back({config, predicted_us(problem, shape, config, target)});
+  };
+  for (const auto& config : configs) add(config);
+  if (candidates.empty())
     for (const auto& config : configs) add(narrowed(config, shape));
-  }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  STOF_ASSERT(!candidates.empty());  // one slab of 64 rows and 64 keys divide every block
+  sort_candidates(&candidates);
   return candidates;
 }
 

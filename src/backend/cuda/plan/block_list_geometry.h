@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/cuda/attention/configs.h"
+#include "backend/cuda/attention/config_choice.h"
 #include "backend/cuda/plan/block_list_params.h"
 #include "stof/cuda_block_lists.h"
 
@@ -25,14 +25,11 @@ struct BlockListGeometry {
 BlockListGeometry block_list_geometry(const AttentionProblem& problem, const BlockListShape& shape,
                                       const codegen::AttentionConfig& config, int num_blocks);
 
-/// Kernels whose tiles divide the blocks, cheapest prediction first.
-struct BlockListCandidate {
-  codegen::AttentionConfig config;
-  double predicted_us = 0;
-};
-std::vector<BlockListCandidate> block_list_candidates(const AttentionProblem& problem,
-                                                      const BlockListShape& shape,
-                                                      const KernelTarget& target);
+/// Kernels whose tiles divide the blocks, cheapest prediction first. Throws Unsupported naming why
+/// there are none.
+std::vector<ConfigCandidate> block_list_candidates(const AttentionProblem& problem,
+                                                   const BlockListShape& shape,
+                                                   const KernelTarget& target);
 
 /// The text of check()'s error.
 std::string describe_fault(const ListFault& fault, const AttentionProblem& problem,

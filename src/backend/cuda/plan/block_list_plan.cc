@@ -1,10 +1,8 @@
-#include <algorithm>
 #include <chrono>
 #include <optional>
 
 #include "backend/cpu/attention/check.h"
 #include "backend/cuda/attention/blockwise_pass.h"
-#include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/problem_check.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/plan/block_list_geometry.h"
@@ -105,10 +103,8 @@ std::vector<CandidateFacts> BlockListPlan::candidates(const AttentionProblem& pr
   check_request(problem, shape);
   const KernelTarget target{gpu.compute_capability, gpu.num_sms, gpu.alignment};
   std::vector<CandidateFacts> facts;
-  for (const BlockListCandidate& candidate : block_list_candidates(problem, shape, target))
+  for (const ConfigCandidate& candidate : block_list_candidates(problem, shape, target))
     facts.push_back({candidate.config.name(), candidate.predicted_us, true, ""});
-  for (const InfeasibleFamily& family : infeasible_families(problem, target))
-    if (family.name != "rowwise") facts.push_back({family.name, 0, false, family.reason});
   return facts;
 }
 
@@ -124,31 +120,18 @@ BlockListPlan BlockListPlan::build(const AttentionProblem& problem, const BlockL
   const DeviceFacts& gpu = impl->device.facts();
   const KernelTarget target{gpu.major * 10 + gpu.minor, gpu.num_sms, alignment, gpu.name};
   const auto candidates = block_list_candidates(problem, shape, target);
-  const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const auto& c) {
-    return kernel.empty() || c.config.name() == kernel;
-  });
-  if (chosen == candidates.end()) {
-    std::string known;
-    for (const auto& candidate : candidates) known += "\n  " + candidate.config.name();
-    for (const InfeasibleFamily& family : infeasible_families(problem, target))
-      if (family.name != "rowwise")
-        known += fmt::format("\n  not {}: {}", family.name, family.reason);
-    STOF_CHECK(!candidates.empty(), kUnsupported,
-               "{}: no kernel can run {} with blocks of {} x {}{}", gpu.name, problem.describe(),
-               shape.block_q, shape.block_kv, known);
-    throw_error(ErrorCode::kInvalidArgument, "kernel: expected one of{}\ngot {}", known, kernel);
-  }
-  impl->facts.kernel = chosen->config.name();
-  impl->facts.predicted_us = chosen->predicted_us;
+  const ConfigCandidate& chosen = choose_candidate(candidates, kernel);
+  impl->facts.kernel = chosen.config.name();
+  impl->facts.predicted_us = chosen.predicted_us;
   impl->list_kernel = &loaded_kernel(
       {"list_blocks", codegen::emit_list_blocks(), "list_blocks", codegen::kListSharedBytes},
       impl->device);
   impl->order_kernel = &loaded_kernel(
       {"order_records", codegen::emit_order_records(), "order_records", codegen::kOrderSharedBytes},
       impl->device);
-  impl->geometry = block_list_geometry(problem, shape, chosen->config,
-                                       DeviceBlockwise::num_blocks(chosen->config, impl->device));
-  impl->allocate(chosen->config);
+  impl->geometry = block_list_geometry(problem, shape, chosen.config,
+                                       DeviceBlockwise::num_blocks(chosen.config, impl->device));
+  impl->allocate(chosen.config);
 
   // Until lists come: none, for all rows alike.
   const DeviceBuffer nothing = upload(std::vector<std::int32_t>{0}, "an empty list");

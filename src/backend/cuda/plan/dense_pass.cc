@@ -57,19 +57,6 @@ void classify(KernelParams params, const Device& device, CUstream stream, GroupB
   driver.check(driver.cuStreamSynchronize(stream), "reading the mask's groups");
 }
 
-DenseCandidate choose(const std::vector<DenseCandidate>& candidates, const std::string& kernel,
-                      const AttentionProblem& problem, const DeviceFacts& gpu) {
-  STOF_CHECK(!candidates.empty(), kUnsupported, "{}: no block-wise kernel can run {}", gpu.name,
-             problem.describe());
-  const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const auto& c) {
-    return kernel.empty() || c.config.name() == kernel;
-  });
-  if (chosen != candidates.end()) return *chosen;
-  std::string known;
-  for (const DenseCandidate& candidate : candidates) known += "\n  " + candidate.config.name();
-  throw_error(ErrorCode::kInvalidArgument, "kernel: expected one of{}\ngot {}", known, kernel);
-}
-
 /// Payloads in device memory: first those the GPU fills, then those the host knows.
 class Payloads {
  public:
@@ -125,8 +112,8 @@ DeviceBlockwise dense_pass(const AttentionProblem& problem, const TensorView& vi
   classify(params, device, stream, &bits);
   const DeviceFacts& gpu = device.facts();
   const KernelTarget target{gpu.major * 10 + gpu.minor, gpu.num_sms, alignment, gpu.name};
-  const DenseCandidate chosen =
-      choose(dense_candidates(problem, mask, bits, target), kernel, problem, gpu);
+  const auto candidates = dense_candidates(problem, mask, bits, target);
+  const ConfigCandidate& chosen = choose_candidate(candidates, kernel);
   const codegen::AttentionConfig& config = chosen.config;
   facts->kernel = config.name();
   facts->predicted_us = chosen.predicted_us;

@@ -6,14 +6,13 @@
 #include <numeric>
 
 #include "backend/cuda/attention/device_plan.h"
+#include "core/bits.h"
 #include "core/check.h"
 
 namespace stof::cuda {
 namespace {
 
 constexpr std::int64_t kStripRows = 64, kGroupKeys = 16;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 enum class TileClass { kEmpty, kFull, kPartial };
 
@@ -146,30 +145,23 @@ GroupBits GroupBits::of(const AttentionProblem& problem, const DenseMask& mask) 
   return bits;
 }
 
-std::vector<DenseCandidate> dense_candidates(const AttentionProblem& problem, const DenseMask& mask,
-                                             const GroupBits& bits, const KernelTarget& target) {
-  using codegen::KernelFamily;
-  const bool shared_heads = mask.head_extent == 1;
+std::vector<ConfigCandidate> dense_candidates(const AttentionProblem& problem,
+                                              const DenseMask& mask, const GroupBits& bits,
+                                              const KernelTarget& target) {
+  const auto pattern = [&](std::int64_t b, std::int64_t h) {
+    return b % mask.batch_extent * mask.head_extent + h % mask.head_extent;
+  };
   std::map<std::pair<int, int>, std::vector<std::vector<TileCounts>>> counts;  // by tile size
-  std::vector<DenseCandidate> candidates;
-  for (const KernelFamily family : {KernelFamily::kSm90, KernelFamily::kSm80}) {
-    if (!candidates.empty() || !infeasible(family, problem, target).empty()) continue;
-    for (const auto& config : family == KernelFamily::kSm90
-                                  ? sm90_configs(problem, shared_heads)
-                                  : sm80_configs(problem, shared_heads, target)) {
-      const auto [at, is_new] = counts.try_emplace({config.query_rows(), config.tile_kv});
-      if (is_new)
-        at->second = count_dense_tiles(problem, bits, config.query_rows(), config.tile_kv);
-      const auto pattern = [&](std::int64_t b, std::int64_t h) {
-        return b % mask.batch_extent * mask.head_extent + h % mask.head_extent;
-      };
-      candidates.push_back(
-          {config, predict_us(make_workload(problem, at->second, pattern, config, target),
-                              unit_costs(config, target))});
-    }
+  std::vector<ConfigCandidate> candidates;
+  for (const auto& config :
+       blockwise_configs(problem, mask.head_extent == 1, target, "boolean tensors")) {
+    const auto [at, is_new] = counts.try_emplace({config.query_rows(), config.tile_kv});
+    if (is_new) at->second = count_dense_tiles(problem, bits, config.query_rows(), config.tile_kv);
+    candidates.push_back(
+        {config, predict_us(make_workload(problem, at->second, pattern, config, target),
+                            unit_costs(config, target))});
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const auto& a, const auto& b) { return a.predicted_us < b.predicted_us; });
+  sort_candidates(&candidates);
   return candidates;
 }
 

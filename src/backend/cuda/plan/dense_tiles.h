@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/attention/configs.h"
+#include "backend/cuda/attention/config_choice.h"
 #include "backend/cuda/attention/cost_model.h"
 #include "stof/attention.h"
 #include "stof/mask_plan.h"
@@ -41,14 +41,10 @@ struct GroupBits {
   static GroupBits of(const AttentionProblem& problem, const DenseMask& mask);
 };
 
-/// A kernel that can run the mask.
-struct DenseCandidate {
-  codegen::AttentionConfig config;
-  double predicted_us = 0;
-};
-/// Cheapest prediction first; sm80 kernels only where no sm90 kernel can run.
-std::vector<DenseCandidate> dense_candidates(const AttentionProblem& problem, const DenseMask& mask,
-                                             const GroupBits& bits, const KernelTarget& target);
+/// Cheapest prediction first. Throws Unsupported naming why there are none.
+std::vector<ConfigCandidate> dense_candidates(const AttentionProblem& problem,
+                                              const DenseMask& mask, const GroupBits& bits,
+                                              const KernelTarget& target);
 
 /// The mask's plan, without payloads: payload i is that of tiles[i].
 struct DensePlan {

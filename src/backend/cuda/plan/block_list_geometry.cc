@@ -78,6 +78,7 @@ codegen::AttentionConfig narrowed(codegen::AttentionConfig config, const BlockLi
     config.warp_slabs = 1;
     config.ping_pong = false;
     config.producer_registers = 40;  // one warpgroup leaves room; 24 would spill beside ALiBi
+    config.tile_kv = std::min(config.tile_kv, 64);  // 96 keys would spill beside position buckets
   }
   if (shape.block_kv % config.tile_kv != 0) config.tile_kv = 64;
   return config;

@@ -79,11 +79,13 @@ std::string bar_output(bool terminal, bool quiet, bool reach_total = false, int 
   }
   std::fflush(stderr);
   ::dup2(old_error, STDERR_FILENO);
-  ::fcntl(reader, F_SETFL, O_NONBLOCK);
+  ::close(writer);
+  std::string drawn;  // to the end: a terminal hands on what it was given in its own time
   std::array<char, 4096> buffer{};
-  const ssize_t got = ::read(reader, buffer.data(), buffer.size());
-  for (const int fd : {reader, writer, old_error}) ::close(fd);
-  return std::string(buffer.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  for (ssize_t got; (got = ::read(reader, buffer.data(), buffer.size())) > 0;)
+    drawn.append(buffer.data(), static_cast<std::size_t>(got));
+  ::close(reader), ::close(old_error);
+  return drawn;
 }
 
 TEST(ProgressBar, DrawsOnATerminalOnlyAndWipesItself) {

@@ -224,6 +224,7 @@ void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   std::FILE* json = nullptr;
   std::vector<std::string> only;
   std::string kernel_part;

@@ -227,6 +227,7 @@ void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   std::FILE* json = nullptr;
   std::vector<std::string> only;
   for (int i = 1; i < argc; ++i) {

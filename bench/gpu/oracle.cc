@@ -37,10 +37,10 @@ extern "C" __global__ void count_nan(const u16* p, i64 n, u64* count, int half) 
 }
 // One block a sampled row. rows[r] = {q offset, kv head offset (rows), kept}; visible: bits [row][words].
 extern "C" __global__ void reference_rows(const u16* q, const u16* k, const u16* v, const i64* q_rows, const i64* kv_rows,
-    const u64* visible, int words, int seq_kv, int dqk, int dv, double scale, double softcap, int half, double* out, double* lse) {
-  extern __shared__ double scores[];
+    const u64* visible, int words, int seq_kv, int dqk, int dv, double scale, double softcap, int half, double* out, double* lse, double* all_scores) {
   __shared__ double reduced[256];
   int r = blockIdx.x, t = threadIdx.x;
+  double* scores = all_scores + (i64)r * seq_kv;
   double top = -INFINITY_;
   for (int j = t; j < seq_kv; j += 256) {
     double s = -INFINITY_;
@@ -71,7 +71,7 @@ extern "C" __global__ void reference_rows(const u16* q, const u16* k, const u16*
 
 const cuda::Driver& driver() { return cuda::Driver::instance(); }
 
-cuda::Kernel helper_kernel(const cuda::Device& device, const char* entry, int shared) {
+cuda::Kernel helper_kernel(const cuda::Device& device, const char* entry) {
   static const std::string cubin =
       jit::Nvrtc::instance()
           .compile("oracle",
@@ -79,7 +79,7 @@ cuda::Kernel helper_kernel(const cuda::Device& device, const char* entry, int sh
                        kSource,
                    device.facts().target())
           .cubin;
-  return cuda::Kernel(entry, cubin, entry, shared);
+  return cuda::Kernel(entry, cubin, entry, /*shared_bytes=*/0);
 }
 
 template <class T>
@@ -111,7 +111,7 @@ DeviceTensors::DeviceTensors(const AttentionProblem& p, const cuda::Device& devi
     : problem_(p), device_(device) {
   const auto fill = [&](std::int64_t n, unsigned seed) {
     cuda::DeviceBuffer buffer(static_cast<std::size_t>(n) * 2, "a tensor");
-    const cuda::Kernel kernel = helper_kernel(device, "fill_normal", 0);
+    const cuda::Kernel kernel = helper_kernel(device, "fill_normal");
     auto address = buffer.address();
     int half = p.dtype == DType::kFloat16;
     void* arguments[] = {&address, &n, &seed, &half};
@@ -148,7 +148,7 @@ std::vector<std::uint16_t> DeviceTensors::output() const {
 }
 
 std::int64_t DeviceTensors::count_nan() const {
-  const cuda::Kernel kernel = helper_kernel(device_, "count_nan", 0);
+  const cuda::Kernel kernel = helper_kernel(device_, "count_nan");
   const cuda::DeviceBuffer count = upload(std::vector<std::uint64_t>{0});
   auto out = out_.address(), counter = count.address();
   std::int64_t n = num_elements(tensors_.out.shape);
@@ -182,17 +182,17 @@ DeviceTensors::Errors DeviceTensors::compare(const mask::Mask& mask, int num_row
   const auto dv = static_cast<std::size_t>(p.head_dim_v);
   const cuda::DeviceBuffer ref(q_rows.size() * dv * 8, "reference"),
       ref_lse(q_rows.size() * 8, "reference lse");
-  const cuda::Kernel kernel =
-      // A pair more than the scores: the compiler reads two at a time.
-      helper_kernel(device_, "reference_rows", static_cast<int>(p.seq_kv * 8 + 16));
+  const cuda::DeviceBuffer scores(q_rows.size() * static_cast<std::size_t>(p.seq_kv) * 8,
+                                  "reference scores");
+  const cuda::Kernel kernel = helper_kernel(device_, "reference_rows");
   auto q = q_.address(), k = k_.address(), v = v_.address(), a = d_q.address(), c = d_kv.address(),
-       bits = d_visible.address(), o = ref.address(), l = ref_lse.address();
+       bits = d_visible.address(), o = ref.address(), l = ref_lse.address(), s = scores.address();
   int seq_kv = static_cast<int>(p.seq_kv), dqk = static_cast<int>(p.head_dim_qk),
       dvi = static_cast<int>(p.head_dim_v), half = p.dtype == DType::kFloat16;
   double scale = p.scale ? *p.scale : 1 / std::sqrt(static_cast<double>(p.head_dim_qk)),
          cap = p.softcap;
   void* arguments[] = {&q,   &k,   &v,     &a,   &c,    &bits, &words, &seq_kv,
-                       &dqk, &dvi, &scale, &cap, &half, &o,    &l};
+                       &dqk, &dvi, &scale, &cap, &half, &o,    &l,    &s};
   kernel.launch(static_cast<unsigned>(num_rows), 256, nullptr, arguments);
   const auto expected = download<double>(ref.address(), q_rows.size() * dv);
   const auto expected_lse = download<double>(ref_lse.address(), q_rows.size());

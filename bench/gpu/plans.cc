@@ -193,6 +193,7 @@ void run_dense(const cuda::Device& device, const DenseCase& c, std::FILE* json) 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   std::FILE* json = nullptr;
   std::vector<std::string> only;
   for (int i = 1; i < argc; ++i) {

@@ -146,6 +146,7 @@ Counts check_alignments(const cuda::Device& device) {
 }  // namespace
 
 int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   const cuda::Device device = cuda::Device::open();
   const Counts counts = check_alignments(device);
   std::printf("%d passed, %d failed on %s\n", counts.passed, counts.failed,

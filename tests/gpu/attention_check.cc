@@ -254,6 +254,7 @@ void run_kind(const cuda::Device& device, const std::string& kind, int cases, st
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   std::vector<std::string> chosen = kinds();
   std::vector<std::uint64_t> numbers;
   for (int i = 1; i < argc; ++i) {

@@ -303,6 +303,7 @@ bool check_offsets() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   std::vector<std::string> features = {"plain", "window", "mask", "paged", "graph"};
   bool offsets = true;
   std::int64_t numbers[2] = {30, 1};  // cases of each feature, first seed

@@ -237,6 +237,7 @@ void check_folder(const std::string& folder, Tally* tally) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   bool tiny = false, only_batches = false;
   std::string folder;
   for (int i = 1; i < argc; ++i) {

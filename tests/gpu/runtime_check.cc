@@ -184,6 +184,7 @@ constexpr Check kChecks[] = {{"errors", check_errors},
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   const std::vector<std::string> wanted(argv + 1, argv + argc);
   int passed = 0, failed = 0;
   std::string gpu = "a GPU";

@@ -71,16 +71,18 @@ std::string emit_wgmma_output(DType element, int n) {
   check_width(n);
   const int registers = n / 2;
   return fmt::format(
-      R"(__device__ __forceinline__ void wgmma_output(float (&out)[{r}], u32 p0, u32 p1, u32 p2, u32 p3, u64 value) {{
+      R"(__device__ __forceinline__ void wgmma_output(float (&out)[{r}], u32 p0, u32 p1, u32 p2, u32 p3, u64 value, bool accumulate) {{
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t} {{{list}}}, {{%{a}, %{b}, %{c}, %{d}}}, %{v}, 1, 1, 1, 1;\n"
-      : {out} : "r"(p0), "r"(p1), "r"(p2), "r"(p3), "l"(value));
+      "{{\n.reg .pred add;\nsetp.ne.b32 add, %{flag}, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t} {{{list}}}, {{%{a}, %{b}, %{c}, %{d}}}, %{v}, add, 1, 1, 1;\n}}\n"
+      : {out} : "r"(p0), "r"(p1), "r"(p2), "r"(p3), "l"(value), "r"(static_cast<i32>(accumulate)));
 }}
 )",
       fmt::arg("r", registers), fmt::arg("n", n), fmt::arg("t", ptx_type(element)),
       fmt::arg("list", operand_list(registers)), fmt::arg("a", registers),
       fmt::arg("b", registers + 1), fmt::arg("c", registers + 2), fmt::arg("d", registers + 3),
-      fmt::arg("v", registers + 4), fmt::arg("out", accumulator_constraints("out", registers)));
+      fmt::arg("v", registers + 4), fmt::arg("flag", registers + 5),
+      fmt::arg("out", accumulator_constraints("out", registers)));
 }
 
 }  // namespace stof::codegen

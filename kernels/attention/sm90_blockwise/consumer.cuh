@@ -88,11 +88,12 @@ struct QueryOperand<D, true> {
 template <class D>
 __device__ __forceinline__ void issue_output(float (&out)[D::kOutRegisters],
                                              const u32 (&weights)[D::kScoreRegisters / 2],
-                                             ptx::Descriptor value) {
+                                             ptx::Descriptor value, bool accumulate) {
 #pragma unroll
   for (int step = 0; step < D::kStepsPv; ++step)
     wgmma_output(out, weights[4 * step], weights[4 * step + 1], weights[4 * step + 2],
-                 weights[4 * step + 3], ptx::encode(ptx::advance(value, step * 16 * 128)));
+                 weights[4 * step + 3], ptx::encode(ptx::advance(value, step * 16 * 128)),
+                 step > 0 || accumulate);
 }
 
 template <class D>
@@ -118,7 +119,7 @@ class Consumer {
     OutputRows<D> rows;
     ptx::wgmma_fence();
     issue_first_scores(query, scores, true);
-    first_tile(record, scores, out, weights);
+    first_tile(record, scores, weights);
     for (;;) {
       later_tiles(record, query, scores, out, weights);
       rows.locate(params_, record, sequence(), warpgroup_);
@@ -137,7 +138,7 @@ class Consumer {
       ptx::wgmma_wait<1>();
       store(rows, part, out);
       if (!more) break;
-      first_tile(record, scores, out, weights);
+      first_tile(record, scores, weights);
     }
     ptx::wgmma_wait<0>();
   }
@@ -247,17 +248,13 @@ class Consumer {
   /// The first tile, whose QK is in flight: nothing to overlap its softmax with yet.
   __device__ __forceinline__ void first_tile(const WorkRecord& record,
                                              float (&scores)[D::kScoreRegisters],
-                                             float (&out)[D::kOutRegisters],
                                              u32 (&weights)[D::kScoreRegisters / 2]) {
     score_rows_ = ScoreRows<D>(params_, record, sequence(), warpgroup_);
     ptx::wgmma_wait<0>();
     ptx::pin(scores);
-    // Not before the wait: the assembler serialises matrix instructions when registers that later
-    // ones accumulate into are written in between.
-#pragma unroll
-    for (int i = 0; i < D::kOutRegisters; ++i) out[i] = 0.0f;
     state_ = {{-ptx::infinity(), -ptx::infinity()}, {0.0f, 0.0f}};
-    float alpha[2];  // the output is zero: nothing to rescale
+    has_output_ = false;
+    float alpha[2];  // no output yet: nothing to rescale
     if (record.num_partial > 0)
       weigh<true>(scores, alpha);
     else
@@ -279,7 +276,8 @@ class Consumer {
     issue_scores<D>(scores, query.operand, key_descriptor());
     ptx::wgmma_commit();
     ptx::wait(barriers_.value_full(value_.stage), value_.parity);
-    issue_output<D>(out, weights, value_descriptor());
+    issue_output<D>(out, weights, value_descriptor(), has_output_);
+    has_output_ = true;
     ptx::wgmma_commit();
     turns_.pass();
     ptx::wgmma_wait<1>();
@@ -313,7 +311,7 @@ class Consumer {
     ptx::wait(barriers_.value_full(value_.stage), value_.parity);
     ptx::pin(out);
     ptx::wgmma_fence();
-    issue_output<D>(out, weights, value_descriptor());
+    issue_output<D>(out, weights, value_descriptor(), has_output_);
     ptx::wgmma_commit();
   }
 
@@ -326,6 +324,7 @@ class Consumer {
   Ring<D::kQueryStages> query_;
   Ring<D::kStages> key_, value_;
   SoftmaxState state_;
+  bool has_output_ = false;  // the item's first PV overwrites the output registers, others add
   Sequence sequence_;  // with Config::kVarlen
   ScoreRows<D> score_rows_;
 };

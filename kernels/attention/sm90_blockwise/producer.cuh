@@ -70,25 +70,33 @@ class TileWalker {
   TileRun window_{0, 0};
 };
 
+/// A position in residue order.
+struct ResidueRow {
+  i32 residue, row;
+};
+
+__device__ __forceinline__ ResidueRow residue_row(i32 position, i32 step, i32 residue_rows) {
+  if (step == 1) return {0, position};
+  // An integer division would take as long as all the rest of a step. This quotient is at most one
+  // off: residues are few, float32 is exact to 2^24.
+  i32 residue = static_cast<i32>(
+      __fdividef(static_cast<float>(position), static_cast<float>(residue_rows)));
+  i32 row = position - residue * residue_rows;
+  if (row < 0) --residue, row += residue_rows;
+  if (row >= residue_rows) ++residue, row -= residue_rows;
+  return {residue, row};
+}
+
 /// Loads kTileRows rows from `position` on, one 64-column chunk after the other.
 template <int kChunks, int kTileRows>
 __device__ __forceinline__ void load_chunks(u32 shared, const ptx::TensorMap* map, u32 barrier,
                                             i32 position, i32 step, i32 residue_rows, i32 head,
                                             i32 batch) {
-  i32 residue = 0, row = position;
-  if (step > 1) {
-    // An integer division would take as long as all the rest of a step. This quotient is at most one
-    // off: residues are few, float32 is exact to 2^24.
-    residue = static_cast<i32>(
-        __fdividef(static_cast<float>(position), static_cast<float>(residue_rows)));
-    row = position - residue * residue_rows;
-    if (row < 0) --residue, row += residue_rows;
-    if (row >= residue_rows) ++residue, row -= residue_rows;
-  }
+  const ResidueRow at = residue_row(position, step, residue_rows);
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk)
-    ptx::load_tile(shared + chunk * kTileRows * 128, map, barrier, chunk * 64, row, residue, head,
-                   batch);
+    ptx::load_tile(shared + chunk * kTileRows * 128, map, barrier, chunk * 64, at.row, at.residue,
+                   head, batch);
 }
 
 /// Brings the block's first record and the head of its lists into the first-level cache. They are
@@ -103,6 +111,9 @@ __device__ __forceinline__ void warm_lists(const AttentionParams& params, int ti
   if (lane == 0 && record.num_full > 0) ptx::touch_global(params.runs + record.run_begin);
 }
 
+/// What follows the queue's last record.
+__device__ const WorkRecord kNoRecord{0, 0, 0, -1, 0, 0, 0, -1};
+
 template <class D>
 __device__ __forceinline__ void run_producer(const AttentionParams& params, const OperandMaps& maps,
                                              unsigned char* shared) {
@@ -116,37 +127,37 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
     // One word a lane: this warp has few registers.
     const i32 lane = ptx::lane_index();
     constexpr int kRecordWords = sizeof(WorkRecord) / 4, kSequenceWords = sizeof(Sequence) / 4;
-    i32 record_word = -1, sequence_word = 0;
+    i32 record_word = lane == kNumPartial ? -1 : 0;
     if (ticket < params.num_records)
-      record_word =
-          reinterpret_cast<const i32*>(params.records + ticket)[lane % kRecordWords];
+      record_word = reinterpret_cast<const i32*>(params.records + ticket)[lane % kRecordWords];
+    i32 sequence_word = 0;
     const auto record = [&](RecordWord word) { return __shfl_sync(~0u, record_word, word); };
     const auto sequence = [&](SequenceWord word) { return __shfl_sync(~0u, sequence_word, word); };
     const i32 num_partial = record(kNumPartial);
-    i32 batch = record(kBatch);
-    if constexpr (D::kVarlen) {
-      if (num_partial >= 0)
-        sequence_word =
-            reinterpret_cast<const i32*>(params.sequences + batch)[lane % kSequenceWords];
-      batch = 0;
-    }
-    const i32 total = num_partial + (num_partial < 0 ? 0 : record(kNumFull));
+    const i32 sequence_index = record(kBatch), batch = D::kVarlen ? 0 : sequence_index;
+    if (D::kVarlen && num_partial >= 0)
+      sequence_word =
+          reinterpret_cast<const i32*>(params.sequences + sequence_index)[lane % kSequenceWords];
+    const i32 total = num_partial + record(kNumFull);
     const i32 head = record(kHead);
     TileWalker walker(params, record(kPartialBegin), num_partial,
                       record(kRunBegin), total);
 
     ptx::wait(barriers.query_empty(query.stage), query.parity ^ 1);
-    i32* item =
-        reinterpret_cast<i32*>(shared + D::kRecordOffset + D::kItemBytes * query.stage);
-    if (lane < kRecordWords) item[lane] = record_word;
-    if (D::kVarlen && lane < kSequenceWords) item[kRecordWords + lane] = sequence_word;
     const i32 q_row = record(kQRow) + sequence(kQBegin);
     const i32 kv_begin = sequence(kKvBegin);
-    __syncwarp();
     if (ptx::elect_one()) {
       const u32 full = barriers.query_full(query.stage);
-      ptx::arrive_expect_bytes(full, num_partial < 0 ? 0 : D::kWarpgroups * D::kQueryBytes);
+      const u32 item = base + D::kRecordOffset + D::kItemBytes * query.stage;
+      constexpr u32 kItemBytes = sizeof(WorkRecord) + (D::kVarlen ? sizeof(Sequence) : 0);
+      ptx::arrive_expect_bytes(
+          full, num_partial < 0 ? sizeof(WorkRecord) : kItemBytes + D::kWarpgroups * D::kQueryBytes);
+      ptx::load_bytes(item, num_partial < 0 ? &kNoRecord : params.records + ticket,
+                      sizeof(WorkRecord), full);
       if (num_partial >= 0) {
+        if constexpr (D::kVarlen)
+          ptx::load_bytes(item + sizeof(WorkRecord), params.sequences + sequence_index,
+                          sizeof(Sequence), full);
 #pragma unroll
         for (int w = 0; w < D::kWarpgroups; ++w)
           load_chunks<D::kChunksQk, 64>(

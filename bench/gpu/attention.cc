@@ -1,6 +1,7 @@
 // Checks and times the GPU attention kernels on the benchmark grid; one line a (shape, mask,
 // kernel).
 //   bench_gpu_attention [MASK...] [--kernel PART] [--json FILE]
+//   bench_gpu_attention --masks DIR   only writes the masks' bits there, for bench/gpu/peers.py
 // Kernels that a plan picks only when named run on the dense and causal masks; with --kernel all
 // whose name contains PART run, and no others.
 
@@ -16,6 +17,7 @@
 #include "backend/cuda/attention/cost_model.h"
 #include "backend/cuda/measure.h"
 #include "bench/gpu/oracle.h"
+#include "core/file.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
 #include "tests/gpu/compile_ahead.h"
@@ -111,6 +113,22 @@ std::vector<std::pair<std::string, mask::Mask>> grid_masks(std::int64_t seq) {
           {"random_elem", random_elements(0.1, 1234) | window(0, 0)},
           {"dilated", dilated(2 * w, 2)},
           {"strided", causal() & strided(128, 128)}};
+}
+
+/// Writes SEQ_MASK.bits: row by row, least significant bit first.
+void write_masks(const std::string& folder) {
+  for (const Shape& s : kShapes) {
+    for (const auto& [name, expression] : grid_masks(s.seq)) {
+      const mask::Mask bound = expression.bind({1, 1, s.seq, s.seq});
+      std::vector<std::uint64_t> words;
+      words.reserve(static_cast<std::size_t>(s.seq * s.seq / 64));
+      for (std::int64_t q = 0; q < s.seq; ++q)
+        for (std::int64_t k = 0; k < s.seq; k += 64) words.push_back(bound.row_bits(0, 0, q, k));
+      AtomicFile file(folder + "/" + std::to_string(s.seq) + "_" + name + ".bits");
+      file.write(words.data(), words.size() * sizeof(words[0]));
+      file.commit();
+    }
+  }
 }
 
 /// Without the type every name shares.
@@ -233,6 +251,8 @@ int main(int argc, char** argv) {
       json = std::fopen(argv[++i], "a");
     else if (std::strcmp(argv[i], "--kernel") == 0 && i + 1 < argc)
       kernel_part = argv[++i];
+    else if (std::strcmp(argv[i], "--masks") == 0 && i + 1 < argc)
+      return write_masks(argv[++i]), 0;
     else
       only.emplace_back(argv[i]);
   }

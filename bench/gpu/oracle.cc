@@ -192,7 +192,7 @@ DeviceTensors::Errors DeviceTensors::compare(const mask::Mask& mask, int num_row
   double scale = p.scale ? *p.scale : 1 / std::sqrt(static_cast<double>(p.head_dim_qk)),
          cap = p.softcap;
   void* arguments[] = {&q,   &k,   &v,     &a,   &c,    &bits, &words, &seq_kv,
-                       &dqk, &dvi, &scale, &cap, &half, &o,    &l,    &s};
+                       &dqk, &dvi, &scale, &cap, &half, &o,    &l,     &s};
   kernel.launch(static_cast<unsigned>(num_rows), 256, nullptr, arguments);
   const auto expected = download<double>(ref.address(), q_rows.size() * dv);
   const auto expected_lse = download<double>(ref_lse.address(), q_rows.size());

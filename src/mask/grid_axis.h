@@ -1,5 +1,6 @@
 #pragma once
-// What neighbourhood() sees along one dimension of its grid: the mask is the product of up to three.
+// What neighbourhood() sees along one dimension of its grid: the mask is the product of up to
+// three.
 //
 // A coordinate c lies in
 //   tile u    = floor((c + shift mod tile) / tile), of N tiles in all
@@ -31,7 +32,7 @@ class GridAxis {
  public:
   GridAxis() = default;
   GridAxis(std::int64_t extent, std::int64_t kernel, std::int64_t dilation, std::int64_t tile,
-       std::int64_t shift)
+           std::int64_t shift)
       : extent_(extent), tile_(tile), shift_(floor_mod(shift, tile)) {
     num_tiles_ = tile_of(extent - 1) + 1;
     // More would change nothing, and products stay small.

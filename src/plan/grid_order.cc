@@ -25,8 +25,9 @@ std::vector<GridTile> boxes_of(std::int64_t size) {
   std::vector<GridTile> boxes;
   for (std::int64_t z = 1; z <= std::min(size, kMaxGridTile); z *= 2)
     for (std::int64_t y = 1; y <= std::min(size / z, kMaxGridTile); y *= 2)
-      if (size / z / y <= kMaxGridTile) boxes.push_back({static_cast<std::int32_t>(z), static_cast<std::int32_t>(y),
-                       static_cast<std::int32_t>(size / z / y)});
+      if (size / z / y <= kMaxGridTile)
+        boxes.push_back({static_cast<std::int32_t>(z), static_cast<std::int32_t>(y),
+                         static_cast<std::int32_t>(size / z / y)});
   return boxes;
 }
 
@@ -49,9 +50,7 @@ std::int64_t GridTiling::tiles(std::size_t d) const { return ceil_div(extent[d],
 
 std::int64_t GridTiling::num_tiles() const { return tiles(0) * tiles(1) * tiles(2); }
 
-std::int64_t GridTiling::tile_size() const {
-  return std::int64_t{tile[0]} * tile[1] * tile[2];
-}
+std::int64_t GridTiling::tile_size() const { return std::int64_t{tile[0]} * tile[1] * tile[2]; }
 
 std::int64_t GridTiling::token(std::int64_t position) const {
   std::int64_t number = position / tile_size(), place = position % tile_size();

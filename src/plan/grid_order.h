@@ -47,7 +47,8 @@ struct GridOrder {
 /// Tiles along a dimension that kernels can address, and the largest extent of one.
 inline constexpr std::int64_t kMaxGridTiles = 256, kMaxGridTile = 64;
 
-/// Cuts a grid so that a plan touches the fewest tiles. All of it follows from counts per dimension.
+/// Cuts a grid so that a plan touches the fewest tiles. All of it follows from counts per
+/// dimension.
 class GridTiler {
  public:
   explicit GridTiler(const mask::GridAxes& axes) : axes_(axes) {}
@@ -73,8 +74,8 @@ struct GridTileCount {
 std::vector<GridTileCount> count_tiles(const GridOrder& order);
 
 /// The plan in position space: shape counts positions, and what a query place without a token
-/// sees means nothing. No run crosses the end of a line of key tiles. Built from the dimensions, not
-/// pair by pair: a payload is the product of three small matrices and shared by all tiles that
+/// sees means nothing. No run crosses the end of a line of key tiles. Built from the dimensions,
+/// not pair by pair: a payload is the product of three small matrices and shared by all tiles that
 /// have the same three. config's tile_q and tile_kv must be the order's.
 MaskPlan build_grid_plan(const GridOrder& order, std::int64_t batch, std::int64_t num_heads,
                          const PlanConfig& config);

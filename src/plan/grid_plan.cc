@@ -56,8 +56,8 @@ AxisTiles tiles_along(const GridAxis& axis, std::int64_t tile_q, std::int64_t ti
     std::vector<AxisTile>& row = out.of_query_tile.emplace_back();
     for (std::int64_t k = 0; k <= last; k += tile_kv) {
       const auto tile = static_cast<std::int32_t>(k / tile_kv);
-      const mask::TileClass found = axis.classify({q, std::min(q + tile_q - 1, last)},
-                                                  {k, std::min(k + tile_kv - 1, last)});
+      const mask::TileClass found =
+          axis.classify({q, std::min(q + tile_q - 1, last)}, {k, std::min(k + tile_kv - 1, last)});
       if (found == mask::TileClass::kEmpty) continue;
       if (found == mask::TileClass::kFull && k + tile_kv - 1 <= last) {
         row.push_back({tile, kAllBits});

@@ -157,8 +157,8 @@ TEST(GridTiler, RefusesWhatKernelsCannotAddress) {
 TEST(NeighbourhoodAxes, AreThoseOfOneWholeNeighbourhood) {
   const mask::Mask n = mask::neighbourhood({{4, 5, 6}, {3, 3, 3}, {}, {}, {}});
   const auto has_axes = [](const mask::Mask& mask, I seq_q, I seq_kv) {
-    return mask::neighbourhood_axes(
-               mask.bind({1, 2, seq_q, seq_kv}, mask::Alignment::kBottomRight), seq_q)
+    return mask::neighbourhood_axes(mask.bind({1, 2, seq_q, seq_kv}, mask::Alignment::kBottomRight),
+                                    seq_q)
         .has_value();
   };
   EXPECT_TRUE(has_axes(n, 120, 120));

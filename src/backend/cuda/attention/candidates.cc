@@ -27,6 +27,11 @@ bool tiles_fit(const AttentionProblem& problem, std::int64_t step,
          (fits(problem.seq_q / step, 64) && fits(keys, config.tile_kv));
 }
 
+double predicted(const AttentionProblem& problem, const BlockMask& blocks,
+                 const codegen::AttentionConfig& config, const KernelTarget& target) {
+  return predict_us(make_workload(problem, blocks, config, target), unit_costs(config, target));
+}
+
 std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& problem,
                              const std::shared_ptr<const BlockMask>& blocks, std::int64_t step,
                              const KernelTarget& target) {
@@ -36,9 +41,7 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
   for (const auto& config :
        hopper ? sm90_configs(problem, shared_heads) : sm80_configs(problem, shared_heads, target)) {
     if (!tiles_fit(problem, step, config)) continue;
-    passes.push_back(
-        {config, blocks, step,
-         predict_us(make_workload(problem, *blocks, config, target), unit_costs(config, target))});
+    passes.push_back({config, blocks, step, predicted(problem, *blocks, config, target)});
   }
   return passes;
 }
@@ -104,7 +107,9 @@ std::vector<Candidate> family_candidates(KernelFamily family, const AttentionPro
       if (first.empty() || !can_merge(merging.config)) continue;
       Candidate both{{cheapest(first), merging}, "", {}};
       both.passes[0].config.sink = false;  // joins once, when a row has seen all it sees
-      both.passes[1].config.merge = true;
+      Pass& last = both.passes[1];
+      last.config.merge = true;
+      last.predicted_us = predicted(problem, *last.blocks, last.config, target);
       candidates.push_back(std::move(both));
     }
   }

@@ -15,6 +15,11 @@ namespace {
 /// a cycle (near the diagonal: tiles beyond the reach cost less).
 constexpr double kAlibiFactor = 1.1;
 constexpr double kBiasBytesPerNs = 36;
+
+/// What a merging pass adds to an item: stored rows are read and written at a multiprocessor's
+/// share of memory bandwidth. Fitted to the strided mask at D=64; at D=128 its rows take twice as
+/// long, where no other way to run the mask is near.
+constexpr double kMergeBytesPerNs = 40;
 constexpr double kPositionNsPerScore = 0.037;
 
 /// Key intervals [begin, end) in elements, ascending; touching ones need not be merged.
@@ -162,10 +167,7 @@ namespace {
 /// Without what score modifications add.
 UnitCosts plain_unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target) {
   const Calibration& calibration = Calibration::of_gpu(target.gpu);
-  const double merge_ns = config.merge ? kMergeItemNs : 0;
-  if (const CalibratedKernel* same = calibration.find(config))
-    return {same->costs.full_ns, same->costs.partial_ns, same->costs.item_ns + merge_ns,
-            same->costs.launch_ns};
+  if (const CalibratedKernel* same = calibration.find(config)) return same->costs;
   if (config.family == codegen::KernelFamily::kSm80)
     return sm80_unit_costs(config, target.compute_capability);
   const CalibratedKernel& like = *calibration.nearest(config);
@@ -176,7 +178,7 @@ UnitCosts plain_unit_costs(const codegen::AttentionConfig& config, const KernelT
                             config.head_dim_qk + config.head_dim_v) /
                        work(like.rows, like.tile_kv, 2 * like.head_dim);
   return {like.costs.full_ns * ratio, like.costs.partial_ns * ratio,
-          like.costs.item_ns * std::max(1.0, ratio) + merge_ns, like.costs.launch_ns};
+          like.costs.item_ns * std::max(1.0, ratio), like.costs.launch_ns};
 }
 
 }  // namespace
@@ -185,10 +187,12 @@ UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget&
   codegen::AttentionConfig plain = config;
   plain.alibi = plain.bias = plain.position_bias = plain.sink = plain.varlen = false;
   UnitCosts costs = plain_unit_costs(plain, target);
+  const double rows = 1.0 * config.query_rows() * config.heads_per_record();
+  if (config.merge)
+    costs.item_ns += 4 * rows * config.head_dim_v * config.blocks_per_sm / kMergeBytesPerNs;
   for (double* tile_ns : {&costs.full_ns, &costs.partial_ns}) {
     if (config.alibi) *tile_ns *= kAlibiFactor;
-    const double scores = 1.0 * config.query_rows() * config.heads_per_record() * config.tile_kv *
-                          config.blocks_per_sm;
+    const double scores = rows * config.tile_kv * config.blocks_per_sm;
     if (config.bias) *tile_ns += 4 * scores / kBiasBytesPerNs;
     if (config.position_bias) *tile_ns += scores * kPositionNsPerScore;
   }

@@ -52,9 +52,6 @@ struct UnitCosts {
 UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target);
 UnitCosts sm80_unit_costs(const codegen::AttentionConfig& config, int compute_capability);
 
-/// Reading back and mixing the stored rows of an item, measured on the strided mask.
-constexpr double kMergeItemNs = 1500;
-
 /// Microseconds. The queue is dearest first, so the makespan is near the larger of the mean load
 /// of a block and its longest item, plus part of an item.
 double predict_us(const Workload& work, const UnitCosts& costs);

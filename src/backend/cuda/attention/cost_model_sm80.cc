@@ -39,7 +39,7 @@ UnitCosts sm80_unit_costs(const codegen::AttentionConfig& config, int compute_ca
   const double full =
       config.blocks_per_sm * (operations * fragments / operations_per_ns(compute_capability) +
                               scores * kNsPerScore + rows * kNsPerRow);
-  return {full, full * kPartial, kItemNs + (config.merge ? kMergeItemNs : 0), kLaunchNs};
+  return {full, full * kPartial, kItemNs, kLaunchNs};
 }
 
 }  // namespace stof::cuda

@@ -1,4 +1,4 @@
-// Times plans that are made on the GPU, and the attention that runs on them.
+// Times plans that are made on the GPU or in grid order, and the attention that runs on them.
 //   bench_gpu_plans [CASE...] [--json FILE]
 
 #include <algorithm>
@@ -190,6 +190,67 @@ void run_dense(const cuda::Device& device, const DenseCase& c, std::FILE* json) 
                  good ? "true" : "false");
 }
 
+/// A video diffusion model's neighbourhood attention over frames x rows x columns of patches.
+struct GridCase {
+  const char* name;
+  std::vector<std::int64_t> grid, kernel;
+  std::int64_t heads;
+};
+const GridCase kGridCases[] = {{"neighbourhood_21x30x52", {21, 30, 52}, {7, 14, 14}, 12}};
+
+/// The cheapest prediction in natural order, and every candidate in grid order.
+void run_grid(const cuda::Device& device, const GridCase& c, std::FILE* json) {
+  AttentionProblem p;
+  p.num_heads_q = p.num_heads_kv = c.heads;
+  p.seq_q = 1;
+  double visible = 1;
+  for (std::size_t d = 0; d < c.grid.size(); ++d) {
+    p.seq_q *= c.grid[d];
+    visible *= static_cast<double>(std::min(c.kernel[d], c.grid[d]));
+  }
+  p.seq_kv = p.seq_q;
+  p.head_dim_qk = p.head_dim_v = 128;
+  p.dtype = DType::kBFloat16;
+  p.return_lse = true;
+  const mask::Mask mask = mask::neighbourhood({c.grid, c.kernel, {}, {}, {}});
+  const mask::Mask bound = mask.bind({1, c.heads, p.seq_q, p.seq_q});
+  const bench::DeviceTensors data(p, device);
+  bool natural_seen = false;
+  for (const cuda::CandidateFacts& candidate : cuda::AttentionPlan::candidates(
+           p, mask, {device.facts().major * 10 + device.facts().minor, device.facts().num_sms})) {
+    const bool natural = candidate.name.find("_grid ") == std::string::npos;
+    if (!candidate.feasible || !candidate.name.starts_with("sm90") || (natural && natural_seen))
+      continue;
+    natural_seen |= natural;
+    (void)cuda::AttentionPlan::build(p, mask, candidate.name);  // finds or compiles the kernel
+    const auto plan = cuda::AttentionPlan::build(p, mask, candidate.name);
+    data.poison();
+    plan.run(data.tensors(), nullptr);
+    const auto nan = data.count_nan();
+    const auto errors = data.compare(bound, 48);
+    const bool good = nan == 0 && errors.frobenius < 5e-3 && errors.lse < 1e-3;
+    const double run_us =
+        cuda::measure_us([&](cuda::CUstream stream) { plan.run(data.tensors(), stream); }, 4, 7);
+    const double tflops =
+        4 * visible * static_cast<double>(p.seq_q * c.heads) * 128 / run_us * 1e-6;
+    std::printf(
+        "%-22s %s err %.1e nan %ld plan %.2f ms run %8.1f us %4.0f visible TFLOP/s predicted %7.0f "
+        "us %s %.1f MB\n",
+        c.name, good ? "ok " : "BAD", errors.frobenius, nan, plan.facts().build_ms, run_us, tflops,
+        candidate.predicted_us, candidate.name.c_str(),
+        static_cast<double>(plan.facts().device_bytes) * 1e-6);
+    std::fflush(stdout);
+    if (json != nullptr)
+      std::fprintf(json,
+                   "{\"gpu\":\"%s\",\"case\":\"%s\",\"B\":1,\"H\":%ld,\"S\":%ld,\"D\":128,"
+                   "\"build_ms\":%.3f,\"run_us\":%.2f,\"tflops_visible\":%.1f,"
+                   "\"predicted_us\":%.1f,\"kernel\":\"%s\",\"good\":%s}\n",
+                   device.facts().name.c_str(), c.name, c.heads, p.seq_q, plan.facts().build_ms,
+                   run_us, tflops, candidate.predicted_us, candidate.name.c_str(),
+                   good ? "true" : "false");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -218,6 +279,7 @@ int main(int argc, char** argv) {
   };
   run(kListCases, run_lists);
   run(kDenseCases, run_dense);
+  run(kGridCases, run_grid);
   if (json != nullptr) std::fclose(json);
   return 0;
 }

@@ -69,8 +69,9 @@ class OutputRows {
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      inside_[r] = rows.position[r] < sequence.seq_q;
-      const i32 row = sequence.q_begin + query_token<D>(params, rows.position[r]);
+      const i32 token = query_token<D>(params, rows.position[r]);
+      inside_[r] = D::kGridOrder ? token >= 0 : rows.position[r] < sequence.seq_q;
+      const i32 row = sequence.q_begin + token;
       const i64 lse_row =
           (static_cast<i64>(batch) * params.num_heads_q + rows.head) * params.seq_q + row;
       const bool has_lse = params.lse != nullptr && inside_[r] && first_column == 0;

@@ -2,6 +2,7 @@
 // What the host hands every attention kernel: the plan's lists and one record per unit of work.
 // Mirrored by src/backend/cuda/attention/device_plan.h.
 
+#include "attention/grid.cuh"
 #include "ptx/types.cuh"
 
 namespace stof {
@@ -21,7 +22,7 @@ struct TileRun {
 /// One query tile of one head (or of a pack of heads): walk num_partial partial tiles, then the
 /// num_full tiles of the runs from run_begin on.
 struct alignas(32) WorkRecord {
-  i32 q_row;          // first query row
+  i32 q_row;          // position of the first query row
   i32 head;           // first query head
   i32 batch;
   i32 num_partial;    // -1: no more work; otherwise num_partial + num_full >= 1
@@ -101,8 +102,12 @@ struct AttentionParams {
   i32 bias_pairs;                 // bias may be read two keys at a time: unit last stride, natural
                                   // order, every even key at an address divisible by 8
   i32 zero;                       // 0, which the compiler does not know; see scores.cuh
+  // With Config::kGridOrder positions and tiles are those of grid.cuh, and there is no step.
+  i32 grid[3];                    // extents of the token grid in z, y, x
+  GridCut grid_q;
+  GridCut grid_kv;
 };
-static_assert(sizeof(AttentionParams) == 280, "blockwise_pass.cc asserts the same");
+static_assert(sizeof(AttentionParams) == 320, "blockwise_pass.cc asserts the same");
 static_assert(sizeof(WorkRecord) == 32, "device_plan.h asserts the same");
 
 }  // namespace stof

@@ -22,9 +22,13 @@ struct ThreadRows {
   }
 };
 
-/// The token at a position of the residue order; a packed sequence is in natural order.
+/// The token at a position of the grid's or the residue order; a packed sequence is in natural order.
+/// -1 at a place of the grid's tiles that holds none.
 template <class D>
 __device__ __forceinline__ i32 query_token(const AttentionParams& params, i32 position) {
+  if constexpr (D::kGridOrder)
+    return grid_token(params.grid, grid_point(params.grid_q, position >> kGridPlaceBits,
+                                              position & ((1 << kGridPlaceBits) - 1)));
   if (D::kVarlen || params.step == 1) return position;
   const i32 residue = position / params.residue_rows_q;
   return (position - residue * params.residue_rows_q) * params.step + residue;

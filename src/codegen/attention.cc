@@ -54,6 +54,7 @@ std::string AttentionConfig::name() const {
                                      {position_bias, "_position"},
                                      {sink, "_sink"},
                                      {varlen, "_varlen"},
+                                     {grid_order, "_grid"},
                                      {merge, "_merge"}})
     if (flag) text += suffix;
   return text;
@@ -98,7 +99,7 @@ struct Config {{
   static constexpr int kWarpgroups = {wg}, kTileKv = {kv}, kStages = {stages}, kQueryStages = {qstages};
   static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kPingPong = {pingpong}, kMerge = {merge};
   static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kPositionBias = {position};
-  static constexpr bool kSink = {sink}, kVarlen = {varlen};
+  static constexpr bool kSink = {sink}, kVarlen = {varlen}, kGridOrder = {grid};
   static constexpr int kConsumerRegisters = {creg}, kProducerRegisters = {preg};
 }};
 static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
@@ -118,10 +119,11 @@ attention(const __grid_constant__ stof::AttentionParams params, const __grid_con
       fmt::arg("pingpong", flag(config.ping_pong)), fmt::arg("softcap", flag(config.softcap)),
       fmt::arg("alibi", flag(config.alibi)), fmt::arg("bias", flag(config.bias)),
       fmt::arg("position", flag(config.position_bias)), fmt::arg("sink", flag(config.sink)),
-      fmt::arg("varlen", flag(config.varlen)), fmt::arg("merge", flag(config.merge)),
-      fmt::arg("creg", config.consumer_registers), fmt::arg("preg", config.producer_registers),
-      fmt::arg("shared", config.shared_bytes()), fmt::arg("payload", config.payload_bytes()),
-      fmt::arg("threads", config.threads()), fmt::arg("blocks", config.blocks_per_sm));
+      fmt::arg("varlen", flag(config.varlen)), fmt::arg("grid", flag(config.grid_order)),
+      fmt::arg("merge", flag(config.merge)), fmt::arg("creg", config.consumer_registers),
+      fmt::arg("preg", config.producer_registers), fmt::arg("shared", config.shared_bytes()),
+      fmt::arg("payload", config.payload_bytes()), fmt::arg("threads", config.threads()),
+      fmt::arg("blocks", config.blocks_per_sm));
   return text;
 }
 

@@ -32,8 +32,9 @@ struct AttentionConfig {
   bool bias = false;
   bool position_bias = false;  ///< instead of a bias
   bool sink = false;
-  bool varlen = false;  ///< sequences packed along the rows
-  bool merge = false;   ///< merges into the output and LSE of an earlier pass
+  bool varlen = false;      ///< sequences packed along the rows
+  bool grid_order = false;  ///< sm90 only: tiles are boxes of a token grid (plan/grid_order.h)
+  bool merge = false;       ///< merges into the output and LSE of an earlier pass
   int blocks_per_sm = 1;
   int consumer_registers = 240;
   int producer_registers = 24;

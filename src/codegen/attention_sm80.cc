@@ -79,6 +79,7 @@ struct Config {{
   static constexpr int kWarpSlabs = {slabs}, kRowGroups = {rows}, kColumnGroups = {columns};
   static constexpr int kTileKv = {kv}, kStages = {stages}, kLoadBytes = {load};
   static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kMerge = {merge}, kVarlen = {varlen};
+  static constexpr bool kGridOrder = false;
   static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kPositionBias = {position}, kSink = {sink};
 }};
 static_assert(MmaDerived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");

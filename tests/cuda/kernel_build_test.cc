@@ -21,7 +21,7 @@ struct Build {
   std::int64_t head_dim_qk, head_dim_v;
   DType dtype;
   std::string options;  ///< "a" ALiBi, "b" bias, "s" sink, "c" softcap, "v" packed sequences,
-                        ///< "p" position bias
+                        ///< "p" position bias, "g" grid order
 
   bool has(char option) const { return options.find(option) != std::string::npos; }
   std::string gpu() const {
@@ -46,6 +46,16 @@ std::vector<codegen::AttentionConfig> registered_configs(const Build& build) {
   if (build.has('p')) {
     problem.position_bias.num_buckets = 32;
     problem.num_heads_kv = 4;  // what packs heads holds the same
+  }
+  if (build.has('g')) {
+    problem.num_heads_kv = 4;  // nothing to pack
+    problem.seq_q = problem.seq_kv = 16 * 32 * 32;
+    const auto video = mask::neighbourhood({{16, 32, 32}, {7, 14, 14}, {}, {}, {}});
+    std::vector<codegen::AttentionConfig> configs;
+    for (const auto& candidate : enumerate_candidates(problem, video, build.target))
+      if (!candidate.passes.empty() && candidate.passes[0].grid)
+        configs.push_back(candidate.passes[0].config);
+    return configs;
   }
   // Merging passes with modifications are compiled at narrow heads only: minutes of CI otherwise.
   const bool two_passes = build.options.empty() || build.head_dim_qk <= 64;
@@ -115,6 +125,10 @@ INSTANTIATE_TEST_SUITE_P(Sm90Scores, KernelBuild,
                                          Build{kSm90, kH200, 128, 128, DType::kBFloat16, "asv"},
                                          Build{kSm90, kH200, 64, 64, DType::kBFloat16, "psv"},
                                          Build{kSm90, kH200, 128, 128, DType::kFloat16, "aps"}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Sm90Grid, KernelBuild,
+                         testing::Values(Build{kSm90, kH200, 128, 128, DType::kBFloat16, "gs"}),
                          name_of);
 
 INSTANTIATE_TEST_SUITE_P(Sm80Scores, KernelBuild,

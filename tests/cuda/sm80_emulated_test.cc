@@ -38,7 +38,7 @@ struct EmulatedConfig {
   static constexpr int kWarpSlabs = kSlabs, kRowGroups = kRows, kColumnGroups = kColumns;
   static constexpr int kTileKv = kKeys, kStages = kRing, kLoadBytes = kLoad;
   static constexpr bool kQueryInRegisters = kHeld, kPackHeads = kPack, kMerge = false,
-                        kVarlen = kPacked;
+                        kVarlen = kPacked, kGridOrder = false;
   static constexpr bool kSoftcap = false, kBias = kScores == Scores::kBias && !kPacked,
                         kPositionBias = kScores == Scores::kPositionBias,
                         kAlibi = kScores == Scores::kBias, kSink = kScores == Scores::kBias;

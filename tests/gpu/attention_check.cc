@@ -1,9 +1,9 @@
 // Checks the GPU attention kernels against a double-precision oracle on random problems.
 //   attention_gpu_check [num_cases] [first_seed] [--only KIND,...] [--kernel PART]
 // Kinds: random (every candidate kernel of plain problems; with --kernel those whose name contains
-// PART, such as sm80), chain, threads, refusals, blocklists and densemask (plan_checks.h), and
-// those of option_checks.h; num_cases is that of each random kind. Every run is on poisoned
-// outputs; exits 1 with failures. Needs a GPU of compute capability 8.0 or later.
+// PART, such as sm80), chain, threads, refusals, blocklists and densemask (plan_checks.h), grid
+// (grid_checks.h), and those of option_checks.h; num_cases is that of each random kind. Every run
+// is on poisoned outputs; exits 1 with failures. Needs a GPU of compute capability 8.0 or later.
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +18,7 @@
 
 #include "backend/cuda/attention/candidates.h"
 #include "bench/gpu/oracle.h"
+#include "gpu/grid_checks.h"
 #include "gpu/option_checks.h"
 #include "gpu/plan_checks.h"
 #include "gpu/random_attention.h"
@@ -190,8 +191,8 @@ int check_threads(const cuda::Device& device) {
 
 /// The kinds of check, in the order they run.
 std::vector<std::string> kinds() {
-  std::vector<std::string> names = {"random",   "chain",      "threads",
-                                    "refusals", "blocklists", "densemask"};
+  std::vector<std::string> names = {"random",     "chain",     "threads", "refusals",
+                                    "blocklists", "densemask", "grid"};
   for (const std::string& option : check::option_names()) names.push_back(option);
   return names;
 }
@@ -234,6 +235,9 @@ void run_kind(const cuda::Device& device, const std::string& kind, int cases, st
       tally->add(right);
   } else if (kind == "densemask") {
     for (const bool right : check::check_dense_masks(device, first, cases, kernel_part))
+      tally->add(right);
+  } else if (kind == "grid") {
+    for (const bool right : check::check_grids(device, first, cases, kernel_part))
       tally->add(right);
   } else if (kind == "random") {
     compile_problems(device, first, cases);

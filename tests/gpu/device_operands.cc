@@ -128,4 +128,22 @@ std::string run_twice(const AttentionProblem& problem, cpu::Operands& operands,
   return device.inputs_unchanged() ? "" : "changed an input";
 }
 
+cpu::Layouts random_layouts(Draw& draw) {
+  const auto written = [&] {
+    return draw.one_of({cpu::Layout::kContiguous, cpu::Layout::kRowsFirst, cpu::Layout::kPadded});
+  };
+  const auto read = [&] {
+    return draw.one_of({cpu::Layout::kContiguous, cpu::Layout::kRowsFirst, cpu::Layout::kPadded,
+                        cpu::Layout::kExpandedBatch, cpu::Layout::kExpandedRows});
+  };
+  cpu::Layouts layouts;
+  layouts.q = written();
+  layouts.k = read();
+  layouts.v = read();
+  layouts.out = written();
+  layouts.bias =
+      draw.one_of({cpu::Layout::kContiguous, cpu::Layout::kRowsFirst, cpu::Layout::kTransposed});
+  return layouts;
+}
+
 }  // namespace stof::check

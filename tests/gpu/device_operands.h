@@ -8,6 +8,7 @@
 
 #include "backend/cuda/device.h"
 #include "cpu/operands.h"
+#include "gpu/draw.h"
 
 namespace stof::check {
 
@@ -16,6 +17,9 @@ struct Limits {
   double frobenius, worst, lse;
 };
 Limits limits_of(const AttentionProblem& problem);
+
+/// Any strides the kernels take, broadcast keys and values included.
+cpu::Layouts random_layouts(Draw& draw);
 
 /// "" where out (and LSE) are as expected, else what is wrong: non-finite elements must agree, the
 /// error of the whole tensor and of its worst element stay below the limits.

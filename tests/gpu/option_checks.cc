@@ -13,25 +13,6 @@
 namespace stof::check {
 namespace {
 
-using cpu::Layout;
-
-cpu::Layouts random_layouts(Draw& draw) {
-  const auto written = [&] {
-    return draw.one_of({Layout::kContiguous, Layout::kRowsFirst, Layout::kPadded});
-  };
-  const auto read = [&] {
-    return draw.one_of({Layout::kContiguous, Layout::kRowsFirst, Layout::kPadded,
-                        Layout::kExpandedBatch, Layout::kExpandedRows});
-  };
-  cpu::Layouts layouts;
-  layouts.q = written();
-  layouts.k = read();
-  layouts.v = read();
-  layouts.out = written();
-  layouts.bias = draw.one_of({Layout::kContiguous, Layout::kRowsFirst, Layout::kTransposed});
-  return layouts;
-}
-
 /// Any broadcast of [batch, heads, seq_q, seq_kv], down to missing leading dimensions.
 Dims random_bias_shape(Draw& draw, const AttentionProblem& p) {
   const auto extent = [&](std::int64_t full) { return draw.between(0, 1) ? full : 1; };

@@ -8,7 +8,7 @@ namespace stof {
 /// `Config` (emitted by src/codegen/attention.cc) has: Element, kHeadDimQk, kHeadDimV, kWarpgroups,
 /// kTileKv, kStages, kQueryStages, kQueryInRegisters, kPackHeads, kPingPong, kMerge,
 /// kConsumerRegisters, kProducerRegisters, and of scores.cuh and rows.cuh kSoftcap, kAlibi, kBias,
-/// kSink, kVarlen.
+/// kSink, kVarlen, kGridOrder.
 template <class Config>
 struct Derived : Config {
   static constexpr int kWarpgroupRows = 64;  // rows of one wgmma

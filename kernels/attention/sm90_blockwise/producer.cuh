@@ -11,7 +11,8 @@ namespace stof {
 
 /// The tensors as the copy engine sees them: dimensions {head_dim, row in residue, residue, heads,
 /// batch}. A box has 64 columns and as many rows as a tile, over several residues where those are
-/// shorter than a tile.
+/// shorter than a tile. With Config::kGridOrder {head_dim, x, y, z, heads} of one batch entry, a box
+/// being a tile of the grid.
 struct OperandMaps {
   const ptx::TensorMap* q;  // boxes of 64 rows
   const ptx::TensorMap* k;  // boxes of kTileKv rows
@@ -99,6 +100,41 @@ __device__ __forceinline__ void load_chunks(u32 shared, const ptx::TensorMap* ma
                    head, batch);
 }
 
+/// Loads the box of the grid whose first row is `at`.
+template <int kChunks, int kTileRows>
+__device__ __forceinline__ void load_box(u32 shared, const ptx::TensorMap* map, u32 barrier,
+                                         GridPoint at, i32 head) {
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk)
+    ptx::load_tile(shared + chunk * kTileRows * 128, map, barrier, chunk * 64, at.x, at.y, at.z,
+                   head);
+}
+
+/// Loads 64 rows of Q, `row` rows behind the record's position `q_row`.
+template <class D>
+__device__ __forceinline__ void load_queries(const AttentionParams& params,
+                                             const ptx::TensorMap* map, u32 shared, u32 barrier,
+                                             i32 q_row, i32 row, i32 head, i32 batch) {
+  if constexpr (D::kGridOrder)
+    load_box<D::kChunksQk, 64>(shared, map, barrier,
+                               grid_point(params.grid_q, q_row >> kGridPlaceBits, row), head);
+  else
+    load_chunks<D::kChunksQk, 64>(shared, map, barrier, q_row + row, params.step,
+                                  params.residue_rows_q, head, batch);
+}
+
+/// Loads key tile `tile` of K or V.
+template <class D, int kChunks>
+__device__ __forceinline__ void load_keys(const AttentionParams& params, const ptx::TensorMap* map,
+                                          u32 shared, u32 barrier, i32 kv_begin, i32 tile, i32 head,
+                                          i32 batch) {
+  if constexpr (D::kGridOrder)
+    load_box<kChunks, D::kTileKv>(shared, map, barrier, grid_point(params.grid_kv, tile, 0), head);
+  else
+    load_chunks<kChunks, D::kTileKv>(shared, map, barrier, kv_begin + tile * D::kTileKv,
+                                     params.step, params.residue_rows_kv, head, batch);
+}
+
 /// Brings the block's first record and the head of its lists into the first-level cache. They are
 /// the plan's and never written, so this may run before the previous kernel has finished; in
 /// launches of a few microseconds every trip to memory shows. For a warp that has nothing else to
@@ -160,10 +196,10 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
                           sizeof(Sequence), full);
 #pragma unroll
         for (int w = 0; w < D::kWarpgroups; ++w)
-          load_chunks<D::kChunksQk, 64>(
-              base + D::kQueryOffset + (query.stage * D::kWarpgroups + w) * D::kQueryBytes, maps.q,
-              full, q_row + (D::kPackHeads ? 0 : 64 * w), params.step, params.residue_rows_q,
-              head + (D::kPackHeads ? w : 0), batch);
+          load_queries<D>(
+              params, maps.q,
+              base + D::kQueryOffset + (query.stage * D::kWarpgroups + w) * D::kQueryBytes, full,
+              q_row, D::kPackHeads ? 0 : 64 * w, head + (D::kPackHeads ? w : 0), batch);
       }
     }
     query.next();
@@ -191,10 +227,8 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
             *reinterpret_cast<i32*>(shared + D::kKeyPositionOffset + 8 * key.stage) =
                 tile * D::kTileKv;
           ptx::arrive_expect_bytes(full, D::kKeyBytes + (payload >= 0 ? D::kPayloadBytes : 0));
-          load_chunks<D::kChunksQk, D::kTileKv>(
-              base + D::kKeyOffset + key.stage * D::kKeyBytes, maps.k, full,
-              kv_begin + tile * D::kTileKv, params.step,
-              params.residue_rows_kv, head_kv, batch);
+          load_keys<D, D::kChunksQk>(params, maps.k, base + D::kKeyOffset + key.stage * D::kKeyBytes,
+                                     full, kv_begin, tile, head_kv, batch);
           if (payload >= 0)
             ptx::load_bytes(base + D::kPayloadOffset + key.stage * D::kPayloadBytes,
                             params.payloads + static_cast<i64>(payload) * D::kPayloadBytes,
@@ -207,10 +241,9 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
         if (ptx::elect_one()) {
           const u32 full = barriers.value_full(value.stage);
           ptx::arrive_expect_bytes(full, D::kValueBytes);
-          load_chunks<D::kChunksV, D::kTileKv>(
-              base + D::kValueOffset + value.stage * D::kValueBytes, maps.v, full,
-              kv_begin + previous_tile * D::kTileKv, params.step,
-              params.residue_rows_kv, head_kv, batch);
+          load_keys<D, D::kChunksV>(params, maps.v,
+                                    base + D::kValueOffset + value.stage * D::kValueBytes, full,
+                                    kv_begin, previous_tile, head_kv, batch);
         }
         value.next();
       }

@@ -3,6 +3,7 @@
 #include "backend/cpu/attention/check.h"
 #include "backend/cuda/attention/blockwise_pass.h"
 #include "backend/cuda/attention/candidates.h"
+#include "backend/cuda/attention/grid_lists.h"
 #include "backend/cuda/attention/problem_check.h"
 #include "backend/cuda/plan/dense_pass.h"
 #include "core/check.h"
@@ -13,11 +14,14 @@ namespace {
 
 DeviceBlockwise make_pass(const AttentionProblem& problem, const Pass& pass, const Device& device,
                           PlanFacts* facts) {
+  const int num_blocks = DeviceBlockwise::num_blocks(pass.config, device);
+  if (pass.grid)
+    return {pass.config,   *pass.grid,
+            problem.batch, build_grid_device_plan(problem, *pass.grid, pass.config, num_blocks),
+            device,        facts};
   const plan::MaskPlan plan = build_mask_plan(*pass.blocks, plan_config(pass.config));
-  return {pass.config, pass.step,
-          build_device_plan(problem, plan, pass.config,
-                            DeviceBlockwise::num_blocks(pass.config, device)),
-          device, facts};
+  return {pass.config, pass.step, build_device_plan(problem, plan, pass.config, num_blocks), device,
+          facts};
 }
 
 std::string reasons(const std::vector<InfeasibleFamily>& families) {

@@ -5,7 +5,9 @@
 #include <numbers>
 
 #include "backend/cpu/attention/check.h"
+#include "backend/cuda/attention/grid_lists.h"
 #include "backend/cuda/attention/problem_check.h"
+#include "backend/cuda/attention/tensor_maps.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/upload.h"
 #include "core/check.h"
@@ -26,48 +28,10 @@ struct KernelParams {
   std::int64_t position_head_stride = 0;
   std::int32_t position_bucket_stride = 0, position_reach = 0;
   std::int32_t seq_kv = 0, bottom_right = 0, bias_pairs = 0, zero = 0;
+  std::int32_t grid[3] = {0, 0, 0};
+  GridCut grid_q{}, grid_kv{};
 };
-static_assert(sizeof(KernelParams) == 280, "records.cuh asserts the same");
-
-/// {head_dim, row in residue, residue, heads, batch} in boxes of 64 columns x `box_rows` rows,
-/// swizzled by 128 bytes.
-CUtensorMap make_tensor_map(const TensorView& tensor, const char* name, std::int64_t box_rows,
-                            std::int64_t step) {
-  constexpr int kFloat16 = 6, kBFloat16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3,
-                kZeroFill = 0;
-  const std::int64_t residue_rows = tensor.shape[2] / step;
-  const std::int64_t extents[5] = {tensor.shape[3], residue_rows, step, tensor.shape[1],
-                                   tensor.shape[0]};
-  const std::int64_t strides[5] = {1, tensor.strides[2] * step, tensor.strides[2],
-                                   tensor.strides[1], tensor.strides[0]};
-  std::uint64_t map_extents[5], map_strides[4];
-  for (int i = 0; i < 5; ++i) {
-    map_extents[i] = static_cast<std::uint64_t>(extents[i]);
-    if (i == 0) continue;
-    const std::int64_t bytes = strides[i] * 2;
-    STOF_CHECK(extents[i] == 1 || (bytes % 16 == 0 && bytes >= 0), kUnsupported,
-               "{}: the GPU kernels take strides in multiples of 8 elements, got {}; make it "
-               "contiguous",
-               name, tensor.describe());
-    map_strides[i - 1] = extents[i] == 1 ? 16 : static_cast<std::uint64_t>(bytes);
-  }
-  STOF_CHECK(reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0, kUnsupported,
-             "{}: expected an address divisible by 16 bytes", name);
-  const std::int64_t in_residue = step == 1 ? box_rows : std::min(box_rows, residue_rows);
-  const std::uint32_t box[5] = {64, static_cast<std::uint32_t>(in_residue),
-                                static_cast<std::uint32_t>(box_rows / in_residue), 1, 1};
-  const std::uint32_t steps[5] = {1, 1, 1, 1, 1};
-  CUtensorMap map;
-  const Driver& driver = Driver::instance();
-  const CUresult result =
-      driver.cuTensorMapEncodeTiled(&map, tensor.dtype == DType::kBFloat16 ? kBFloat16 : kFloat16,
-                                    5, const_cast<void*>(tensor.data), map_extents, map_strides,
-                                    box, steps, kNoInterleave, kSwizzle128, kPromote256, kZeroFill);
-  if (result != 0)
-    driver.check(result,
-                 fmt::format("describing {} = {} to the copy engine", name, tensor.describe()));
-  return map;
-}
+static_assert(sizeof(KernelParams) == 320, "records.cuh asserts the same");
 
 /// Mirrors Operand and Operands in kernels/attention/sm80_blockwise/loader.cuh; strides in bytes.
 struct KernelOperand {
@@ -186,6 +150,16 @@ DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::in
     : DeviceBlockwise(config, step, plan, upload(plan.payloads, "the plan's payloads"), device,
                       facts) {}
 
+DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config,
+                                 const plan::GridOrder& grid, std::int64_t batch,
+                                 const DevicePlan& plan, const Device& device, PlanFacts* facts)
+    : DeviceBlockwise(config, 1, plan, device, facts) {
+  grid_ = grid;
+  for (const WorkRecord& record : plan.records)  // each entry runs the records counted once
+    facts->tiles +=
+        (batch - 1) * (record.num_partial + record.num_full) * config.heads_per_record();
+}
+
 void DeviceBlockwise::replace(const DevicePlan& plan, CUstream stream) {
   STOF_CHECK(plan.parts.empty(), kInternal, "{}: expected whole query tiles, got {} parts",
              config_.name(), plan.parts.size());
@@ -241,6 +215,22 @@ void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& 
                             make_operand(t.v, "v", config_.load_bytes)};
     void* arguments[] = {&params, &operands};
     kernel_->launch(blocks, threads, stream, arguments, lists_.change);
+    return;
+  }
+  if (grid_) {
+    for (int d = 0; d < 3; ++d) params.grid[d] = static_cast<std::int32_t>(grid_->q.extent[d]);
+    params.grid_q = grid_cut(grid_->q);
+    params.grid_kv = grid_cut(grid_->kv);
+    // The map's dimensions are spent on the grid: a launch for each batch entry.
+    for (std::int64_t b = 0; b < p.batch; ++b) {
+      CUtensorMap q = make_grid_map(t.q, "q", 64, grid_->q, b);
+      CUtensorMap k = make_grid_map(t.k, "k", config_.tile_kv, grid_->kv, b);
+      CUtensorMap v = make_grid_map(t.v, "v", config_.tile_kv, grid_->kv, b);
+      void* arguments[] = {&params, &q, &k, &v};
+      kernel_->launch(blocks, threads, stream, arguments, lists_.change);
+      params.out += static_cast<CUdeviceptr>(t.out.strides[0] * 2);
+      if (lse != 0) params.lse += static_cast<CUdeviceptr>(p.num_heads_q * p.seq_q * 4);
+    }
     return;
   }
   CUtensorMap q = make_tensor_map(t.q, "q", 64, step_);

@@ -2,11 +2,13 @@
 // One launch of a block-wise kernel, ready: the kernel, and a plan's lists in device memory.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backend/cuda/attention/device_plan.h"
 #include "backend/cuda/device.h"
 #include "codegen/attention.h"
+#include "plan/grid_order.h"
 #include "stof/attention.h"
 #include "stof/cuda_attention.h"
 
@@ -31,6 +33,10 @@ class DeviceBlockwise {
   /// The same with all on the host.
   DeviceBlockwise(const codegen::AttentionConfig& config, std::int64_t step, const DevicePlan& plan,
                   const Device& device, PlanFacts* facts);
+  /// The same in grid order: the plan is that of each of `batch` entries.
+  DeviceBlockwise(const codegen::AttentionConfig& config, const plan::GridOrder& grid,
+                  std::int64_t batch, const DevicePlan& plan, const Device& device,
+                  PlanFacts* facts);
 
   /// Another plan's lists in place of those it has, copied on `stream`, on which the launches
   /// follow; allocates only where they are longer. No record of the plan is part of a query tile.
@@ -50,6 +56,7 @@ class DeviceBlockwise {
  private:
   codegen::AttentionConfig config_;
   std::int64_t step_;
+  std::optional<plan::GridOrder> grid_;
   const Kernel* kernel_;
   DeviceLists lists_;
   DeviceBuffer queue_, parts_, workspace_, arrivals_;

@@ -73,9 +73,12 @@ struct MaskViews {
   std::vector<View> parts;  ///< near and far part of a strided mask, or none
 };
 
-MaskViews views_of(const AttentionProblem& problem, const Mask& mask) {
-  const ScoreShape shape{problem.batch, problem.num_heads_q, problem.seq_q, problem.seq_kv};
-  const Mask bound = mask.bind(shape, problem.alignment);
+ScoreShape shape_of(const AttentionProblem& problem) {
+  return {problem.batch, problem.num_heads_q, problem.seq_q, problem.seq_kv};
+}
+
+MaskViews views_of(const AttentionProblem& problem, const Mask& bound) {
+  const ScoreShape shape = shape_of(problem);
   const auto blocks_in_order = [&](const Mask& part, std::int64_t step) {
     const Mask ordered = step == 1 ? part : mask::permuted(part, shape, step);
     return MaskViews::View{
@@ -91,6 +94,51 @@ MaskViews views_of(const AttentionProblem& problem, const Mask& mask) {
     views.parts.push_back(blocks_in_order(parts[1].mask, parts[1].step));
   }
   return views;
+}
+
+/// The dimensions of a neighbourhood in more than one, where a kernel can take it in grid order:
+/// nothing may have to know the tokens of keys.
+std::optional<mask::GridAxes> grid_of(const AttentionProblem& problem, const Mask& bound,
+                                      const KernelTarget& target) {
+  if (!infeasible(KernelFamily::kSm90, problem, target).empty() ||
+      problem.seq_q != problem.seq_kv || problem.alibi || problem.bias ||
+      problem.position_bias.num_buckets > 0)
+    return std::nullopt;
+  auto axes = mask::neighbourhood_axes(bound, problem.seq_q);
+  if (axes && (*axes)[0].extent() == 1 && (*axes)[1].extent() == 1) axes.reset();
+  return axes;
+}
+
+/// Grid order: an entry of the batch a launch.
+std::vector<Candidate> grid_candidates(const AttentionProblem& problem, const Mask& bound,
+                                       const KernelTarget& target) {
+  std::vector<Candidate> candidates;
+  const auto axes = grid_of(problem, bound, target);
+  if (!axes) return candidates;
+  AttentionProblem entry = problem;
+  entry.batch = 1;
+  plan::GridTiler tiler(*axes);
+  for (codegen::AttentionConfig config : sm90_configs(problem, /*shared_heads=*/true)) {
+    auto order = tiler.best(config.query_rows(), config.tile_kv);
+    if (!order) continue;
+    config.grid_order = true;
+    std::vector<std::vector<TileCounts>> counts(1);
+    for (const plan::GridTileCount& count : count_tiles(*order))
+      counts[0].push_back({count.full, count.partial});
+    const Workload work = make_workload(
+        entry, counts, [](std::int64_t, std::int64_t) { return 0; }, config, target);
+    const double us =
+        static_cast<double>(problem.batch) * predict_us(work, unit_costs(config, target));
+    candidates.push_back({{{config, nullptr, 1, us, std::move(order)}}, "", {}});
+  }
+  return candidates;
+}
+
+/// Stable, cheapest prediction first.
+void sort_by_prediction(std::vector<Candidate>* candidates) {
+  std::stable_sort(
+      candidates->begin(), candidates->end(),
+      [](const Candidate& a, const Candidate& b) { return a.predicted_us() < b.predicted_us(); });
 }
 
 std::vector<Candidate> family_candidates(KernelFamily family, const AttentionProblem& problem,
@@ -113,9 +161,7 @@ std::vector<Candidate> family_candidates(KernelFamily family, const AttentionPro
       candidates.push_back(std::move(both));
     }
   }
-  std::stable_sort(
-      candidates.begin(), candidates.end(),
-      [](const Candidate& a, const Candidate& b) { return a.predicted_us() < b.predicted_us(); });
+  sort_by_prediction(&candidates);
   return candidates;
 }
 
@@ -145,6 +191,7 @@ std::string Candidate::name() const {
   for (const Pass& pass : passes) {
     if (!text.empty()) text += " + ";
     text += pass.config.name();
+    if (pass.grid) text.append(" ").append(pass.grid->name());
     if (pass.step > 1) text += " step" + std::to_string(pass.step);
   }
   return text;
@@ -152,18 +199,30 @@ std::string Candidate::name() const {
 
 std::vector<Candidate> enumerate_candidates(const AttentionProblem& problem, const Mask& mask,
                                             const KernelTarget& target, bool by_name) {
-  const MaskViews views = views_of(problem, mask);
-  std::vector<Candidate> candidates;
+  const Mask bound = mask.bind(shape_of(problem), problem.alignment);
+  // A long grid's natural order takes longer to plan than many calls to run, and touches more
+  // tiles.
+  constexpr std::int64_t kLongGrid = 8192;
+  std::vector<Candidate> candidates = grid_candidates(problem, bound, target);
+  const bool grid_alone = !candidates.empty() && problem.seq_q >= kLongGrid;
+  sort_by_prediction(&candidates);
+  if (grid_alone && !by_name) return candidates;
+  const MaskViews views = views_of(problem, bound);
+  bool fastest = true;
   for (const KernelFamily family : {KernelFamily::kSm90, KernelFamily::kSm80}) {
     if (!infeasible(family, problem, target).empty()) continue;
-    const bool first = candidates.empty();
-    if (!first && !by_name) break;
-    for (Candidate& candidate : family_candidates(family, problem, views, target)) {
-      if (!first) candidate.by_name_only = "the Hopper kernel is faster";
+    if (!fastest && !by_name) break;
+    std::vector<Candidate> more = family_candidates(family, problem, views, target);
+    for (Candidate& candidate : more) {
+      if (grid_alone || !fastest)
+        candidate.by_name_only = grid_alone ? "the Hopper kernel in grid order touches fewer tiles"
+                                            : "the Hopper kernel is faster";
       candidates.push_back(std::move(candidate));
     }
+    if (fastest && !grid_alone) sort_by_prediction(&candidates);
+    fastest = fastest && more.empty();
   }
-  add_rowwise(problem, views, target, &candidates);
+  if (!grid_alone) add_rowwise(problem, views, target, &candidates);
   return candidates;
 }
 

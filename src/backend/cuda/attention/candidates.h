@@ -8,6 +8,7 @@
 #include "backend/cuda/attention/configs.h"
 #include "backend/cuda/attention/rowwise_pass.h"
 #include "codegen/attention.h"
+#include "plan/grid_order.h"
 #include "stof/attention.h"
 #include "stof/block_mask.h"
 
@@ -16,9 +17,10 @@ namespace stof::cuda {
 /// One launch.
 struct Pass {
   codegen::AttentionConfig config;
-  std::shared_ptr<const mask::BlockMask> blocks;  ///< in residue order of `step`
+  std::shared_ptr<const mask::BlockMask> blocks;  ///< in residue order of `step`; null with `grid`
   std::int64_t step = 1;
   double predicted_us = 0;
+  std::optional<plan::GridOrder> grid = {};
 };
 
 /// Passes over disjoint parts of the mask, of which the second merges into the first, or one by the
@@ -28,7 +30,7 @@ struct Candidate {
   std::string by_name_only;            ///< why the model does not pick it; empty where it may
   std::optional<RowwisePass> rowwise;  ///< in place of passes
   double predicted_us() const;
-  /// "sm90_... step2" or "sm90_... + sm90_... step128"
+  /// "sm90_... step2", "sm90_..._grid grid1x8x8" or "sm90_... + sm90_... step128"
   std::string name() const;
 };
 

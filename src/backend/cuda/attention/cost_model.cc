@@ -185,7 +185,8 @@ UnitCosts plain_unit_costs(const codegen::AttentionConfig& config, const KernelT
 
 UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget& target) {
   codegen::AttentionConfig plain = config;
-  plain.alibi = plain.bias = plain.position_bias = plain.sink = plain.varlen = false;
+  plain.alibi = plain.bias = plain.position_bias = plain.sink = plain.varlen = plain.grid_order =
+      false;
   UnitCosts costs = plain_unit_costs(plain, target);
   const double rows = 1.0 * config.query_rows() * config.heads_per_record();
   if (config.merge)

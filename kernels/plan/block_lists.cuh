@@ -3,6 +3,7 @@
 // warp a row. A row's blocks become bits, which sorts them and drops duplicates; ones become runs.
 
 #include "plan/params.cuh"
+#include "ptx/grid.cuh"
 #include "ptx/thread.cuh"
 
 namespace stof::lists {
@@ -40,15 +41,23 @@ __device__ __forceinline__ RowList row_list(const ListParams& params, i32 row, i
 /// and set nothing.
 __device__ __forceinline__ void set_bits(const ListParams& params, const RowList& list, i32 row,
                                          i32 first_tile, u32* bits, int lane) {
-  for (i32 i = lane; i < list.count; i += 32) {
-    const i32 id = list.ids[i * params.id_strides[3]];
-    if (id < 0 || id >= params.num_kv_blocks) {
-      if (first_tile == 0) report(params, row, kBadId, id);
-      continue;
+  constexpr int kAtOnce = 4;  // loads under way before the first is used
+  for (i32 begin = lane; begin < list.count; begin += 32 * kAtOnce) {
+    i32 ids[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (begin + 32 * i < list.count) ids[i] = list.ids[(begin + 32 * i) * params.id_strides[3]];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + 32 * i >= list.count) break;
+      if (ids[i] < 0 || ids[i] >= params.num_kv_blocks) {
+        if (first_tile == 0) report(params, row, kBadId, ids[i]);
+        continue;
+      }
+      i32 tile = ids[i] * params.tiles_per_block - first_tile;
+      for (i32 j = 0; j < params.tiles_per_block; ++j, ++tile)
+        if (tile >= 0 && tile < kSegmentTiles) atomicOr(bits + tile / 32, 1u << (tile & 31));
     }
-    for (i32 tile = id * params.tiles_per_block - first_tile, j = 0; j < params.tiles_per_block;
-         ++j, ++tile)
-      if (tile >= 0 && tile < kSegmentTiles) atomicOr(bits + tile / 32, 1u << (tile & 31));
   }
 }
 
@@ -71,6 +80,7 @@ __device__ __forceinline__ i32 list_partial(const ListParams& params, i32 first_
     const i32 word = begin + lane, of_row = first_tile / 32 + word;
     u32 mine = word < words ? bits[word] & params.partial_tiles[of_row] : 0;
     if (word < words) bits[word] &= params.full_tiles[of_row];
+    if (!__any_sync(~0u, mine != 0)) continue;
     u32 total;
     i32 at = count + static_cast<i32>(sum_below(__popc(mine), lane, &total));
     for (; mine != 0; mine &= mine - 1) {
@@ -82,30 +92,40 @@ __device__ __forceinline__ i32 list_partial(const ListParams& params, i32 first_
   return count;
 }
 
-/// Lists runs of set bits and returns how many there are now. The k-th first tile and the k-th last
-/// one belong to the same run, so lanes write both without asking each other.
-__device__ __forceinline__ i32 list_runs(i32 first_tile, i32 words, const u32* bits, TileRun* runs,
-                                         i32 count, i32* num_full, int lane) {
-  i32 ended = count;
-  for (i32 begin = 0; begin < words; begin += 32) {
-    const i32 word = begin + lane;
-    const u32 mine = word < words ? bits[word] : 0;
-    const u32 below = word > 0 && word < words ? bits[word - 1] >> 31 : 0;
-    const u32 above = word + 1 < words ? bits[word + 1] << 31 : 0;
-    u32 starts = mine & ~(mine << 1 | below), ends = mine & ~(mine >> 1 | above);
-    // At most 16 of each a word, 512 in 32 of them: both sums fit one word.
-    u32 total;
+/// Bits 16 * index and on; 0 outside the words.
+__device__ __forceinline__ u32 half_word(const u32* bits, i32 words, i32 index) {
+  return index >= 0 && index < 2 * words ? bits[index / 2] >> (16 * (index & 1)) & 0xffff : 0;
+}
+
+/// Lists runs of set bits and returns how many there are now; adds to *num_full what this lane has
+/// seen set. The k-th first tile and the k-th last one belong to the same run, so lanes note both
+/// without asking each other, in shared memory: stores of single words to global memory would take
+/// most of the kernel's time.
+__device__ __forceinline__ i32 list_runs(i32 first_tile, i32 words, const u32* bits, TileRun* staged,
+                                         TileRun* runs, i32 count, i32* num_full, int lane) {
+  i32 open = 0;  // a run whose end is still to come, as staged[0]
+  for (i32 begin = 0; begin < 2 * words; begin += 32) {
+    const i32 half = begin + lane;
+    const u32 mine = half_word(bits, words, half);
+    const u32 below = half_word(bits, words, half - 1) >> 15;
+    const u32 above = half_word(bits, words, half + 1) & 1;
+    u32 starts = mine & ~(mine << 1 | below), ends = mine & ~(mine >> 1 | above << 15);
+    u32 total;  // at most 8 of each a half: both sums fit one word
     const u32 at = sum_below(__popc(starts) | __popc(ends) << 16, lane, &total);
-    const i32 tile = first_tile + 32 * word;
-    for (i32 i = count + static_cast<i32>(at & 0xffff); starts != 0; starts &= starts - 1)
-      runs[i++].begin = tile + __ffs(starts) - 1;
-    for (i32 i = ended + static_cast<i32>(at >> 16); ends != 0; ends &= ends - 1)
-      runs[i++].end = tile + __ffs(ends);
-    count += static_cast<i32>(total & 0xffff);
-    ended += static_cast<i32>(total >> 16);
-    u32 full;
-    sum_below(__popc(mine), lane, &full);
-    *num_full += static_cast<i32>(full);
+    const i32 tile = first_tile + 16 * half;
+    for (i32 i = open + static_cast<i32>(at & 0xffff); starts != 0; starts &= starts - 1)
+      staged[i++].begin = tile + __ffs(starts) - 1;
+    for (i32 i = static_cast<i32>(at >> 16); ends != 0; ends &= ends - 1)
+      staged[i++].end = tile + __ffs(ends);
+    *num_full += __popc(mine);
+    __syncwarp();
+    const i32 ended = static_cast<i32>(total >> 16);
+    for (i32 i = lane; i < ended; i += 32) runs[count + i] = staged[i];
+    open += static_cast<i32>(total & 0xffff) - ended;
+    const i32 first_of_open = open != 0 ? staged[ended].begin : 0;
+    __syncwarp();
+    if (open != 0 && lane == 0) staged[0].begin = first_of_open;
+    count += ended;
   }
   return count;
 }
@@ -114,7 +134,9 @@ __device__ __forceinline__ void list_blocks(const ListParams& params) {
   extern __shared__ __align__(16) unsigned char shared[];
   const int warp = static_cast<int>(ptx::thread_index()) / 32;
   const int lane = static_cast<int>(ptx::thread_index()) % 32;
-  u32* bits = reinterpret_cast<u32*>(shared) + warp * kSegmentWords;
+  u32* bits = reinterpret_cast<u32*>(shared + warp * kWarpBytes);
+  TileRun* staged = reinterpret_cast<TileRun*>(bits + kSegmentWords);
+  ptx::allow_next_kernel();
   const i32 row = static_cast<i32>(blockIdx.x) * (kListThreads / 32) + warp;
   if (row >= params.num_rows) return;
   const RowList list = row_list(params, row, lane);
@@ -134,8 +156,11 @@ __device__ __forceinline__ void list_blocks(const ListParams& params) {
     tiles.num_partial =
         list_partial(params, first_tile, words, bits, partial, tiles.num_partial, lane);
     __syncwarp();
-    num_runs = list_runs(first_tile, words, bits, runs, num_runs, &tiles.num_full, lane);
+    num_runs = list_runs(first_tile, words, bits, staged, runs, num_runs, &tiles.num_full, lane);
   }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2)
+    tiles.num_full += __shfl_xor_sync(~0u, tiles.num_full, step);
   if (lane != 0) return;
   if (tiles.num_full + tiles.num_partial == 0) {  // the kernel wants a tile: one that it hides
     partial[0] = {0, params.hidden_payload};

@@ -56,9 +56,12 @@ static_assert(sizeof(ListParams) == 216, "block_list_params.h asserts the same")
 constexpr int kListThreads = 128, kOrderThreads = 256;
 /// Tiles that a warp of the list kernel holds as bits at a time.
 constexpr int kSegmentWords = 256, kSegmentTiles = 32 * kSegmentWords;
+/// Runs in 32 halves of words, and one more that began before.
+constexpr int kStagedRuns = 32 * 8 + 1;
+constexpr int kWarpBytes = 4 * kSegmentWords + (8 * kStagedRuns + 15) / 16 * 16;
 constexpr int kMaxOrderGroup = 4096;
 /// Dynamic shared memory of the two.
-constexpr int kListSharedBytes = kListThreads / 32 * kSegmentWords * 4;
+constexpr int kListSharedBytes = kListThreads / 32 * kWarpBytes;
 constexpr int kOrderSharedBytes = 8 * kMaxOrderGroup + 512;
 
 /// Costs in twentieths of a full key tile: those of src/backend/cuda/attention/device_plan.cc.

@@ -5,6 +5,7 @@
 // another.
 
 #include "plan/params.cuh"
+#include "ptx/grid.cuh"
 #include "ptx/thread.cuh"
 
 namespace stof::lists {
@@ -138,6 +139,7 @@ __device__ __forceinline__ void order_records(const ListParams& params) {
   extern __shared__ __align__(16) unsigned char shared[];
   u64* keys = reinterpret_cast<u64*>(shared);
   u64* scratch = keys + kMaxOrderGroup;
+  ptx::wait_for_previous_kernel();
   const int thread = static_cast<int>(ptx::thread_index());
   const i32 begin = static_cast<i32>(blockIdx.x) * params.order_group;
   const i32 rest = params.num_records - begin;

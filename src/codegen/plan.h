@@ -7,7 +7,7 @@ namespace stof::codegen {
 
 /// Mirrored from kernels/plan/params.cuh.
 inline constexpr int kListThreads = 128, kListRows = kListThreads / 32;
-inline constexpr int kListSharedBytes = kListRows * 1024;
+inline constexpr int kListSharedBytes = kListRows * (1024 + 2064);
 inline constexpr int kOrderThreads = 256, kMaxOrderGroup = 4096;
 inline constexpr int kOrderSharedBytes = 8 * kMaxOrderGroup + 512;
 

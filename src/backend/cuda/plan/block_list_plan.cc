@@ -127,7 +127,8 @@ BlockListPlan BlockListPlan::build(const AttentionProblem& problem, const BlockL
       {"list_blocks", codegen::emit_list_blocks(), "list_blocks", codegen::kListSharedBytes},
       impl->device);
   impl->order_kernel = &loaded_kernel(
-      {"order_records", codegen::emit_order_records(), "order_records", codegen::kOrderSharedBytes},
+      {"order_records", codegen::emit_order_records(), "order_records", codegen::kOrderSharedBytes,
+       /*early_start=*/gpu.major >= 9},
       impl->device);
   impl->geometry = block_list_geometry(problem, shape, chosen.config,
                                        DeviceBlockwise::num_blocks(chosen.config, impl->device));

@@ -88,12 +88,14 @@ void sort_queue(std::vector<QueuedItem>* items, int num_blocks) {
   // With most items above the bar nothing is an outlier: keep the localities.
   const bool outliers_first =
       !costs.alike() && costs.highest > 4 * costs.total / static_cast<double>(items->size());
-  std::stable_sort(items->begin(), items->end(), [&](const QueuedItem& a, const QueuedItem& b) {
+  const auto before = [&](const QueuedItem& a, const QueuedItem& b) {
     const bool a_first = a.cost > outlier, b_first = b.cost > outlier;
     if (outliers_first && a_first != b_first) return a_first;
     if (a.locality != b.locality) return a.locality < b.locality;
     return !costs.alike() && a.cost > b.cost;
-  });
+  };
+  if (!std::is_sorted(items->begin(), items->end(), before))  // as equal ones are
+    std::stable_sort(items->begin(), items->end(), before);
 }
 
 }  // namespace

@@ -9,10 +9,9 @@ namespace stof::dense {
 
 /// A partial tile.
 struct Tile {
-  i32 pattern;  // batch * heads + head, over what is not broadcast
-  i32 query_tile;
+  i32 row;  // pattern * query_tiles + query tile; patterns are batch * heads + head, over what is not
+            // broadcast
   i32 key_tile;
-  i32 padding;
 };
 
 struct DenseParams {
@@ -29,11 +28,13 @@ struct DenseParams {
   i32 words;
   i32 num_words;                 // patterns * strips * words
   i32 wide_loads;                // unit key stride; address and other strides divisible by 16
+  i32 query_tiles;
   i32 slabs;                     // of 64 rows a query tile
   i32 tile_kv;                   // a multiple of 16
   i32 payload_words;             // a thread's words of a slab
+  i32 padding;
 };
-static_assert(sizeof(DenseParams) == 112, "dense_plan.cc asserts the same");
+static_assert(sizeof(DenseParams) == 120, "dense_pass.cc asserts the same");
 
 constexpr int kDenseThreads = 128;
 constexpr int kGroupKeys = 16, kStripRows = 64;
@@ -140,7 +141,9 @@ __device__ __forceinline__ void fill_payloads(const DenseParams& params) {
   const int thread = static_cast<int>(ptx::thread_index()), lane = thread % 32;
   const int quarter = lane % 4;
   const Tile tile = params.tiles[blockIdx.x];
-  const unsigned char* rows = pattern_rows(params, tile.pattern);
+  const i32 pattern = tile.row / params.query_tiles;
+  const i32 first_row = (tile.row - pattern * params.query_tiles) * params.slabs * 64;
+  const unsigned char* rows = pattern_rows(params, pattern);
   const i32 first_key = tile.key_tile * params.tile_kv;
   const i32 tile_end = first_key + params.tile_kv;
   const i32 end = tile_end < params.seq_kv ? tile_end : params.seq_kv;
@@ -151,8 +154,7 @@ __device__ __forceinline__ void fill_payloads(const DenseParams& params) {
       u32 bits = 0;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const i32 row = (tile.query_tile * params.slabs + slab) * 64 + thread / 32 * 16 + lane / 4 +
-                        8 * half;
+        const i32 row = first_row + 64 * slab + thread / 32 * 16 + lane / 4 + 8 * half;
         const i32 key = first_key + 64 * word + kGroupKeys * quarter;
         u64 shown = 0;
         if (row < params.seq_q && key < end)

@@ -101,6 +101,7 @@ SeenPlan emulated_plan(const AttentionProblem& p, const TensorView& visible,
   params.tiles = reinterpret_cast<const dense::Tile*>(plan.tiles.data());
   params.payloads = payloads.data();
   params.slabs = config.query_rows() / 64;
+  params.query_tiles = static_cast<int>(plan.plan.num_q_tiles());
   params.tile_kv = config.tile_kv;
   params.payload_words = static_cast<int>(words) / (128 * params.slabs);
   launch(plan.tiles.size(), [&] { dense::fill_payloads(params); });

@@ -7,6 +7,7 @@
 #include "backend/cuda/plan/dense_tiles.h"
 #include "backend/cuda/upload.h"
 #include "codegen/plan.h"
+#include "core/bits.h"
 #include "core/check.h"
 
 namespace stof::cuda {
@@ -17,10 +18,10 @@ struct KernelParams {
   const void* visible;
   std::int64_t strides[4];
   CUdeviceptr shown, hidden, tiles, payloads;
-  std::int32_t heads, seq_q, seq_kv, strips, words, num_words, wide_loads, slabs, tile_kv,
-      payload_words;
+  std::int32_t heads, seq_q, seq_kv, strips, words, num_words, wide_loads, query_tiles, slabs,
+      tile_kv, payload_words, padding;
 };
-static_assert(sizeof(KernelParams) == 112, "dense_mask.cuh asserts the same");
+static_assert(sizeof(KernelParams) == 120, "dense_mask.cuh asserts the same");
 
 KernelParams make_params(const AttentionProblem& problem, const DenseMask& mask,
                          const GroupBits& bits) {
@@ -47,8 +48,8 @@ void classify(KernelParams params, const Device& device, CUstream stream, GroupB
   params.hidden = scratch.address() + bytes;
   void* arguments[] = {&params};
   const std::int64_t warps = codegen::kDenseThreads / 32;
-  kernel.launch(static_cast<unsigned>((params.num_words + warps - 1) / warps),
-                codegen::kDenseThreads, stream, arguments);
+  kernel.launch(static_cast<unsigned>(ceil_div(params.num_words, warps)), codegen::kDenseThreads,
+                stream, arguments);
   const Driver& driver = Driver::instance();
   driver.check(driver.cuMemcpyDtoHAsync(bits->shown.data(), params.shown, bytes, stream),
                "reading the mask's groups");
@@ -76,6 +77,7 @@ class Payloads {
     params.tiles = tiles_.address();
     params.payloads = payloads_.address();
     params.slabs = config.query_rows() / 64;
+    params.query_tiles = static_cast<std::int32_t>(ceil_div(params.seq_q, config.query_rows()));
     params.tile_kv = config.tile_kv;
     params.payload_words = config.payload_bytes() / (4 * 128 * params.slabs);
     void* arguments[] = {&params};

@@ -191,7 +191,8 @@ DensePlan dense_plan(const AttentionProblem& problem, const DenseMask& mask, con
         const auto key_tile = static_cast<std::int32_t>(tile);
         if (kind == TileClass::kPartial) {
           plan.partial.push_back({key_tile, static_cast<std::int32_t>(out.tiles.size())});
-          out.tiles.push_back({pattern, item.q_tile, key_tile});
+          out.tiles.push_back(
+              {static_cast<std::int32_t>(pattern * rows.num_query_tiles() + query_tile), key_tile});
         }
         if (kind == TileClass::kFull) {
           if (!in_run) plan.runs.push_back({key_tile, key_tile});

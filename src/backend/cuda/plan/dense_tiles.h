@@ -15,7 +15,7 @@ namespace stof::cuda {
 
 /// Mirrors Tile in kernels/plan/dense_mask.cuh: a partial tile whose payload the GPU fills.
 struct DenseTile {
-  std::int32_t pattern, query_tile, key_tile, padding = 0;
+  std::int32_t row, key_tile;
 };
 
 /// A mask tensor as [batch, heads, seq_q, seq_kv].

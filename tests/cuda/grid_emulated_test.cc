@@ -5,6 +5,7 @@
 
 #include "attention/grid.cuh"
 #include "backend/cuda/attention/grid_lists.h"
+#include "backend/cuda/attention/tensor_maps.h"
 
 namespace stof {
 namespace {
@@ -53,6 +54,40 @@ RC_GTEST_PROP(GridPoint, HalvesOfATileAreBoxes, ()) {
       RC_ASSERT(at.z - start.z == row / box[2] / box[1]);
     }
   }
+}
+
+/// Where the copy engine reads row `row` of the box that begins at `start`; -1: outside, which
+/// lands as zero. Rows land with the fastest dimension first.
+I address_of_row(const cuda::MapLayout& map, GridPoint start, I head, I row) {
+  I at[4] = {start.x, start.y, start.z, head}, address = 0;
+  for (std::size_t d = 0; d < 4; ++d) {
+    at[d] += row % map.box[d + 1];
+    row /= map.box[d + 1];
+    if (at[d] >= map.extents[d + 1]) return -1;
+    address += at[d] * map.strides[d + 1];
+  }
+  return address;
+}
+
+RC_GTEST_PROP(GridMap, LandsTheTokensOfATile, ()) {
+  const I rows = *rc::gen::element<I>(64, 128), slab = *rc::gen::element<I>(64, rows), heads = 3;
+  const plan::GridTiling tiling = random_tiling(rows);
+  const I tokens = tiling.extent[0] * tiling.extent[1] * tiling.extent[2];
+  const I row_stride = *rc::gen::element<I>(8, 24, 0), head_stride = *rc::gen::element<I>(8, 999);
+  TensorView view;
+  view.shape = {1, heads, tokens, 8};
+  view.strides = {0, head_stride, row_stride, 1};
+  const cuda::MapLayout map = cuda::grid_layout(view, slab, tiling);
+  for (I tile = 0; tile < tiling.num_tiles(); ++tile)
+    for (I first = 0; first < rows; first += slab) {
+      const GridPoint start =
+          grid_point(device_cut(tiling), cuda::grid_tile(tiling, tile), static_cast<i32>(first));
+      for (I row = 0; row < slab; ++row) {
+        const I token = tiling.token(tile * rows + first + row);
+        const I expected = token < 0 ? -1 : token * row_stride + 2 * head_stride;
+        RC_ASSERT(address_of_row(map, start, 2, row) == expected);
+      }
+    }
 }
 
 TEST(GridLists, HoldCoordinates) {

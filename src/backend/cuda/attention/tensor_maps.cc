@@ -1,7 +1,6 @@
 #include "backend/cuda/attention/tensor_maps.h"
 
 #include <algorithm>
-#include <array>
 
 #include "backend/cuda/attention/grid_lists.h"
 #include "core/check.h"
@@ -9,13 +8,8 @@
 namespace stof::cuda {
 namespace {
 
-/// Extents and strides in elements, and the box, fastest first.
-struct Layout {
-  std::array<std::int64_t, 5> extents, strides, box;
-};
-
 CUtensorMap encode(const TensorView& tensor, const char* name, const void* data,
-                   const Layout& layout) {
+                   const MapLayout& layout) {
   constexpr int kFloat16 = 6, kBFloat16 = 9, kNoInterleave = 0, kSwizzle128 = 3, kPromote256 = 3,
                 kZeroFill = 0;
   std::uint64_t extents[5], strides[4];
@@ -58,16 +52,20 @@ CUtensorMap make_tensor_map(const TensorView& tensor, const char* name, std::int
        {64, in_residue, box_rows / in_residue, 1, 1}});
 }
 
-CUtensorMap make_grid_map(const TensorView& tensor, const char* name, std::int64_t box_rows,
-                          const plan::GridTiling& tiling, std::int64_t batch) {
+MapLayout grid_layout(const TensorView& tensor, std::int64_t box_rows,
+                      const plan::GridTiling& tiling) {
   const std::array<std::int64_t, 3>& grid = tiling.extent;
   const plan::GridTile box = grid_box(tiling, box_rows);
   const std::int64_t row = tensor.strides[2];
+  return {{tensor.shape[3], grid[2], grid[1], grid[0], tensor.shape[1]},
+          {1, row, row * grid[2], row * grid[2] * grid[1], tensor.strides[1]},
+          {64, box[2], box[1], box[0], 1}};
+}
+
+CUtensorMap make_grid_map(const TensorView& tensor, const char* name, std::int64_t box_rows,
+                          const plan::GridTiling& tiling, std::int64_t batch) {
   const auto* data = static_cast<const std::uint16_t*>(tensor.data) + batch * tensor.strides[0];
-  return encode(tensor, name, data,
-                {{tensor.shape[3], grid[2], grid[1], grid[0], tensor.shape[1]},
-                 {1, row, row * grid[2], row * grid[2] * grid[1], tensor.strides[1]},
-                 {64, box[2], box[1], box[0], 1}});
+  return encode(tensor, name, data, grid_layout(tensor, box_rows, tiling));
 }
 
 }  // namespace stof::cuda

@@ -2,6 +2,7 @@
 // How the copy engine sees operands of the Hopper kernel: boxes of 64 columns, swizzled by 128
 // bytes.
 
+#include <array>
 #include <cstdint>
 
 #include "backend/cuda/driver.h"
@@ -16,8 +17,15 @@ namespace stof::cuda {
 CUtensorMap make_tensor_map(const TensorView& tensor, const char* name, std::int64_t box_rows,
                             std::int64_t step);
 
+/// Extents and strides in elements, and the box, fastest first.
+struct MapLayout {
+  std::array<std::int64_t, 5> extents, strides, box;
+};
+
 /// {head_dim, x, y, z, heads} of one batch entry of such a view whose rows are a grid's tokens, in
 /// boxes of the tiling's tiles cut to `box_rows` rows.
+MapLayout grid_layout(const TensorView& tensor, std::int64_t box_rows,
+                      const plan::GridTiling& tiling);
 CUtensorMap make_grid_map(const TensorView& tensor, const char* name, std::int64_t box_rows,
                           const plan::GridTiling& tiling, std::int64_t batch);
 

@@ -202,6 +202,10 @@ DevicePlan build_device_plan(const AttentionProblem& problem, const std::vector<
   out.position_buckets = position_buckets(problem);
   std::map<Fingerprint, std::int32_t> known;
   std::vector<PartLists> lists;
+  if (parts.size() == 1) {
+    out.partial.reserve(parts[0].plan->partial.size() + parts[0].plan->items.size());
+    out.runs.reserve(parts[0].plan->runs.size());
+  }
   for (const PlannedPart& part : parts) {
     STOF_CHECK(!config.pack_heads || part.plan->head_extent == 1, kUnsupported,
                "{}: packed heads must share their mask", config.name());

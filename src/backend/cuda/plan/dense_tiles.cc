@@ -52,15 +52,16 @@ class TileRows {
     TileCounts counts;
     if (32 % groups_per_tile_ != 0) {
       for (std::int64_t tile = 0; tile < num_tiles_; ++tile) {
-        counts.full += at(tile) == TileClass::kFull;
-        counts.partial += at(tile) == TileClass::kPartial;
+        const TileClass kind = at(tile);
+        counts.full += kind == TileClass::kFull;
+        counts.partial += kind == TileClass::kPartial;
       }
       return counts;
     }
     for (std::size_t word = 0; word < shown_.size(); ++word) {
       const std::uint32_t shown = by_tile(shown_[word]), hidden = by_tile(hidden_[word]);
-      counts.full += std::popcount(shown & ~hidden);
-      counts.partial += std::popcount(shown & hidden);
+      counts.full += count(shown & ~hidden);
+      counts.partial += count(shown & hidden);
     }
     return counts;
   }
@@ -84,6 +85,12 @@ class TileRows {
     for (std::int64_t step = 1; step < groups_per_tile_; step *= 2) word |= word >> step;
     for (std::int64_t step = groups_per_tile_; step < 32; step *= 2) firsts |= firsts << step;
     return word & firsts;
+  }
+
+  /// Bits of what by_tile() gives. From four groups a tile on there is at most one in a nibble: the
+  /// product adds nibbles in its top one, which is faster than a call for machines of all kinds.
+  std::int64_t count(std::uint32_t tiles) const {
+    return groups_per_tile_ >= 4 ? tiles * 0x11111111u >> 28 : std::popcount(tiles);
   }
 
   const GroupBits& bits_;

@@ -119,5 +119,116 @@ TEST(GridLists, HoldCoordinates) {
       EXPECT_EQ(plan.runs[i].begin + j, cuda::grid_tile(order->kv, before.runs[i].begin + j));
 }
 
+/// How often the kernel computes and shows each (head, query, key), read from a plan's lists, bits
+/// and coordinates as the kernel does. A place without a token that is shown as a key fails.
+class GridInterpreter {
+ public:
+  GridInterpreter(const cuda::DevicePlan& plan, const codegen::AttentionConfig& config,
+                  const plan::GridOrder& order, I heads)
+      : plan_(plan), config_(config), order_(order) {
+    for (std::size_t d = 0; d < 3; ++d) extent_[d] = static_cast<i32>(order.q.extent[d]);
+    tokens_ = order.q.extent[0] * order.q.extent[1] * order.q.extent[2];
+    seen_.assign(static_cast<std::size_t>(heads * tokens_ * tokens_), 0);
+    for (const cuda::WorkRecord& record : plan.records) {
+      for (int i = 0; i < record.num_partial; ++i) {
+        const auto& tile = plan.partial[static_cast<std::size_t>(record.partial_begin + i)];
+        visit(record, tile.tile, tile.payload);
+      }
+      int left = record.num_full;
+      for (int run = record.run_begin; left > 0; ++run) {
+        const auto& tiles = plan.runs[static_cast<std::size_t>(run)];
+        for (int tile = tiles.begin; tile != tiles.end; ++tile, --left) visit(record, tile, -1);
+      }
+    }
+  }
+  int seen(I h, I q, I k) const {
+    return seen_[static_cast<std::size_t>((h * tokens_ + q) * tokens_ + k)];
+  }
+
+ private:
+  void visit(const cuda::WorkRecord& record, i32 tile, int payload) {
+    const GridCut q_cut = device_cut(order_.q), kv_cut = device_cut(order_.kv);
+    const int words = (config_.tile_kv / 2 + 31) / 32;
+    for (int slab = 0; slab < config_.slabs(); ++slab)
+      for (int thread = 0; thread < 128; ++thread)
+        for (int i = 0; i < config_.tile_kv / 2; ++i) {
+          if (payload >= 0) {
+            const int at = payload * config_.payload_bytes() / 4 +
+                           (config_.pack_heads ? 0 : slab * words * 128) + i / 32 * 128 + thread;
+            if ((plan_.payloads[static_cast<std::size_t>(at)] >> (i % 32) & 1) == 0) continue;
+          }
+          // PTX ISA, accumulator layout of wgmma.
+          const i32 position = record.q_row + (config_.pack_heads ? 0 : 64 * slab) +
+                               16 * (thread / 32) + thread % 32 / 4 + (i % 4 >= 2 ? 8 : 0);
+          const i32 column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+          const i32 query =
+              grid_token(extent_, grid_point(q_cut, position >> kGridPlaceBits, position & 127));
+          if (query < 0) continue;  // never stored
+          const i32 key = grid_token(extent_, grid_point(kv_cut, tile, column));
+          RC_ASSERT(key >= 0);
+          const I head = record.head + (config_.pack_heads ? slab : 0);
+          ++seen_[static_cast<std::size_t>((head * tokens_ + query) * tokens_ + key)];
+        }
+  }
+
+  const cuda::DevicePlan& plan_;
+  const codegen::AttentionConfig& config_;
+  const plan::GridOrder& order_;
+  i32 extent_[3];
+  I tokens_;
+  std::vector<int> seen_;
+};
+
+/// Returns how many parts of query tiles there are.
+std::size_t expect_mask(const mask::Neighbourhood& n, const AttentionProblem& problem,
+                        const codegen::AttentionConfig& config, int num_blocks) {
+  const mask::Mask bound = mask::neighbourhood(n).bind(
+      {problem.batch, problem.num_heads_q, problem.seq_q, problem.seq_kv});
+  const auto order = plan::GridTiler(*mask::neighbourhood_axes(bound, problem.seq_q))
+                         .best(config.query_rows(), config.tile_kv);
+  RC_ASSERT(order.has_value());
+  const cuda::DevicePlan plan = cuda::build_grid_device_plan(problem, *order, config, num_blocks);
+  const GridInterpreter kernel(plan, config, *order, problem.num_heads_q);
+  for (I h = 0; h < problem.num_heads_q; ++h)
+    for (I q = 0; q < problem.seq_q; ++q)
+      for (I k = 0; k < problem.seq_kv; ++k)
+        RC_ASSERT(kernel.seen(h, q, k) == static_cast<int>(bound.visible(0, h, q, k)));
+  return plan.parts.size();
+}
+
+/// With packed heads too.
+RC_GTEST_PROP(GridLists, ShowWhatTheMaskDoes, ()) {
+  mask::Neighbourhood n;
+  AttentionProblem problem;
+  problem.batch = 2;
+  problem.num_heads_q = 2;
+  problem.num_heads_kv = *rc::gen::inRange(1, 3);
+  problem.seq_q = 1;
+  for (int d = 0; d < 3; ++d) {
+    n.grid.push_back(*rc::gen::inRange<I>(1, d == 0 ? 5 : 11));
+    n.kernel.push_back(*rc::gen::inRange<I>(1, 12));
+    problem.seq_q *= n.grid.back();
+  }
+  problem.seq_kv = problem.seq_q;
+  problem.dtype = DType::kBFloat16;
+  codegen::AttentionConfig config;
+  config.tile_kv = *rc::gen::element(64, 128);
+  config.warpgroups = *rc::gen::inRange(1, 3);
+  config.pack_heads = config.warpgroups == 2 && problem.num_heads_kv == 1;
+  config.grid_order = true;
+  expect_mask(n, problem, config, 8);
+}
+
+TEST(GridLists, ShowItInPartsOfQueryTiles) {
+  AttentionProblem problem;
+  problem.seq_q = problem.seq_kv = 6 * 14 * 16;
+  problem.dtype = DType::kBFloat16;
+  codegen::AttentionConfig config;
+  config.warpgroups = 1;
+  config.tile_kv = 64;
+  config.grid_order = true;
+  EXPECT_GT(expect_mask({{6, 14, 16}, {5, 13, 12}, {}, {}, {}}, problem, config, 60), 0u);
+}
+
 }  // namespace
 }  // namespace stof

@@ -32,6 +32,7 @@ class Bound final : public Node {
                          std::int64_t k_begin) const override {
     return child_->row_bits(b, h, q, k_begin);
   }
+  std::int64_t diagonal_period() const override { return child_->diagonal_period(); }
   std::int64_t batch_extent() const override {
     const std::int64_t extent = child_->batch_extent();
     return extent == 0 ? context_.shape.batch : extent;

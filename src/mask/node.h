@@ -44,6 +44,10 @@ class Node : public std::enable_shared_from_this<Node> {
   virtual std::int64_t batch_extent() const { return 1; }
   virtual std::int64_t head_extent() const { return 1; }
 
+  /// Where not 0: q + p sees k + p exactly when q sees k, for all multiples p of this and positions
+  /// inside the sequences.
+  virtual std::int64_t diagonal_period() const { return 0; }
+
   /// This node resolved for a shape, or null when it stays as it is. Throws InvalidArgument where
   /// an array does not fit the shape.
   virtual std::shared_ptr<const Node> bind(const BindContext& context) const;

@@ -1,6 +1,7 @@
 // and, or, not.
 
 #include <functional>
+#include <numeric>
 
 #include "mask/arguments.h"
 #include "mask/node.h"
@@ -46,6 +47,11 @@ class Junction final : public Node {
       if (bits == (kAnd ? 0 : kOnes)) break;
     }
     return bits;
+  }
+  std::int64_t diagonal_period() const override {
+    std::int64_t period = 1;  // 0 with any child's 0
+    for (const auto& child : children_) period = std::lcm(period, child->diagonal_period());
+    return period;
   }
   std::int64_t batch_extent() const override { return batch_extent_; }
   std::int64_t head_extent() const override { return head_extent_; }
@@ -102,6 +108,7 @@ class Not final : public Node {
                          std::int64_t k_begin) const override {
     return ~child_->row_bits(b, h, q, k_begin);
   }
+  std::int64_t diagonal_period() const override { return child_->diagonal_period(); }
   std::int64_t batch_extent() const override { return child_->batch_extent(); }
   std::int64_t head_extent() const override { return child_->head_extent(); }
   std::shared_ptr<const Node> bind(const BindContext& context) const override {

@@ -1,6 +1,7 @@
 #include "mask/permute.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "core/bits.h"
@@ -35,41 +36,52 @@ struct Band {
   }
 };
 
+enum class Kind { kAnd, kOr, kNot, kBound, kShifted, kBand, kDilated, kStrided, kOther };
+
+Kind kind_of(const std::string& name) {
+  static const std::map<std::string, Kind> kinds = {
+      {"and", Kind::kAnd},         {"or", Kind::kOr},           {"not", Kind::kNot},
+      {"bound", Kind::kBound},     {"causal", Kind::kBand},     {"window", Kind::kBand},
+      {"dilated", Kind::kDilated}, {"shifted", Kind::kShifted}, {"strided", Kind::kStrided}};
+  const auto found = kinds.find(name);
+  return found == kinds.end() ? Kind::kOther : found->second;
+}
+
 /// An expression prepared for questions about lattices.
 class LatticeNode {
  public:
   explicit LatticeNode(const std::shared_ptr<const Node>& node) : node_(node) {
     Spec spec = node->spec();
-    name_ = spec.name;
+    kind_ = kind_of(spec.name);
     for (const auto& child : spec.children) children_.emplace_back(child);
     const auto argument = [&](std::size_t i) {
       return std::get<std::int64_t>(spec.args[i].second);
     };
-    if (name_ == "causal") {
+    if (spec.name == "causal") {
       band_ = Band{-kUnbounded, argument(0)};
-    } else if (name_ == "window") {
+    } else if (spec.name == "window") {
       band_ = Band{argument(0) < 0 ? -kUnbounded : -argument(0),
                    argument(1) < 0 ? kUnbounded : argument(1)};
-    } else if (name_ == "dilated" || name_ == "strided") {
+    } else if (kind_ == Kind::kDilated || kind_ == Kind::kStrided) {
       band_ = Band{-argument(0), argument(0)};
       period_ = argument(1);
-    } else if (name_ == "shifted") {
+    } else if (kind_ == Kind::kShifted) {
       dq_ = argument(0);
       dk_ = argument(1);
     }
   }
 
   TileClass classify(std::int64_t b, std::int64_t h, const Lattice& l) const {
-    if (name_ == "and") return junction<true>(b, h, l);
-    if (name_ == "or") return junction<false>(b, h, l);
-    if (name_ == "not") return complement(children_[0].classify(b, h, l));
-    if (name_ == "bound") return children_[0].classify(b, h, l);
-    if (name_ == "shifted")
+    if (kind_ == Kind::kAnd) return junction<true>(b, h, l);
+    if (kind_ == Kind::kOr) return junction<false>(b, h, l);
+    if (kind_ == Kind::kNot) return complement(children_[0].classify(b, h, l));
+    if (kind_ == Kind::kBound) return children_[0].classify(b, h, l);
+    if (kind_ == Kind::kShifted)
       return children_[0].classify(b, h, {l.q0 + dq_, l.nq, l.k0 + dk_, l.nk, l.step});
     if (band_ && period_ == 0) return band_->classify(l);
     if (band_ && l.step % period_ == 0) {
       const bool on_diagonal = floor_mod(l.k0 - l.q0, period_) == 0;
-      if (name_ == "dilated") return on_diagonal ? band_->classify(l) : TileClass::kEmpty;
+      if (kind_ == Kind::kDilated) return on_diagonal ? band_->classify(l) : TileClass::kEmpty;
       return on_diagonal ? TileClass::kFull : band_->classify(l);
     }
     // Everything else by the rectangle around the lattice: sound, and exact for what is uniform.
@@ -80,8 +92,8 @@ class LatticeNode {
   /// Bit j: does query q see key k0 + step*j?
   std::uint64_t row_bits(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k0,
                          std::int64_t step) const {
-    if (name_ == "and" || name_ == "or") {
-      const bool is_and = name_ == "and";
+    if (kind_ == Kind::kAnd || kind_ == Kind::kOr) {
+      const bool is_and = kind_ == Kind::kAnd;
       std::uint64_t bits = is_and ? ~std::uint64_t{0} : 0;
       for (const LatticeNode& child : children_) {
         const std::uint64_t more = child.row_bits(b, h, q, k0, step);
@@ -89,13 +101,13 @@ class LatticeNode {
       }
       return bits;
     }
-    if (name_ == "not") return ~children_[0].row_bits(b, h, q, k0, step);
-    if (name_ == "bound") return children_[0].row_bits(b, h, q, k0, step);
-    if (name_ == "shifted") return children_[0].row_bits(b, h, q + dq_, k0 + dk_, step);
+    if (kind_ == Kind::kNot) return ~children_[0].row_bits(b, h, q, k0, step);
+    if (kind_ == Kind::kBound) return children_[0].row_bits(b, h, q, k0, step);
+    if (kind_ == Kind::kShifted) return children_[0].row_bits(b, h, q + dq_, k0 + dk_, step);
     if (band_ && period_ == 0) return band_->row_bits(q, k0, step);
     if (band_ && step % period_ == 0) {
       const bool on_diagonal = floor_mod(k0 - q, period_) == 0;
-      if (name_ == "dilated") return on_diagonal ? band_->row_bits(q, k0, step) : 0;
+      if (kind_ == Kind::kDilated) return on_diagonal ? band_->row_bits(q, k0, step) : 0;
       return on_diagonal ? ~std::uint64_t{0} : band_->row_bits(q, k0, step);
     }
     std::uint64_t bits = 0;
@@ -123,7 +135,7 @@ class LatticeNode {
   }
 
   std::shared_ptr<const Node> node_;
-  std::string name_;
+  Kind kind_;
   std::vector<LatticeNode> children_;
   std::optional<Band> band_;
   std::int64_t period_ = 0;  ///< of dilated and strided
@@ -178,6 +190,10 @@ class Permuted final : public Node {
     return bits;
   }
 
+  /// The next residue's tokens are the next ones.
+  std::int64_t diagonal_period() const override {
+    return child_->diagonal_period() == 1 && n_q_ == n_k_ ? n_q_ : 0;
+  }
   std::int64_t batch_extent() const override { return child_->batch_extent(); }
   std::int64_t head_extent() const override { return child_->head_extent(); }
   Spec spec() const override { return {"permuted", {{"step", step_}}, {child_}}; }

@@ -22,6 +22,7 @@ class Shifted final : public Node {
                          std::int64_t k_begin) const override {
     return child_->row_bits(b, h, q + dq_, k_begin + dk_);
   }
+  std::int64_t diagonal_period() const override { return child_->diagonal_period(); }
   std::int64_t batch_extent() const override { return child_->batch_extent(); }
   std::int64_t head_extent() const override { return child_->head_extent(); }
   std::shared_ptr<const Node> bind(const BindContext& context) const override {

@@ -63,6 +63,33 @@ TEST(Permuted, MakesADilatedMaskDense) {
   EXPECT_GT(after.tiles[2].full, after.tiles[2].partial);
 }
 
+// Strips repeat along the diagonal: what is built from the ones above must be what is built anew.
+TEST(BlockMask, RepeatsStripsAlongTheDiagonal) {
+  const Mask nothing = chunked(1) & ~chunked(1);  // of no known period
+  const auto same = [](const Mask& mask, const Mask& anew, const ScoreShape& shape) {
+    const BlockMask repeated = build_block_mask(mask, shape);
+    repeated.validate();
+    EXPECT_EQ(repeated.fingerprint(), build_block_mask(anew, shape).fingerprint())
+        << mask.describe() << " of " << shape.to_string();
+  };
+  for (const Mask& mask : {all(), none(), causal(-70), window(130, 5), ~window(200, 64),
+                           causal() & strided(40, 96), dilated(500, 3), shifted(causal(), 100, 7)})
+    for (const auto& [seq_q, seq_kv] : {std::pair{640, 640},
+                                        {700, 640},
+                                        {640, 700},
+                                        {130, 1000},
+                                        {1000, 130},
+                                        {70, 30},
+                                        {64, 64},
+                                        {703, 703}})
+      same(mask, mask | nothing, {1, 1, seq_q, seq_kv});
+  for (const Mask& mask : examples())
+    for (const auto& [seq, step] : {std::pair{384, 2}, {384, 12}, {1024, 8}, {2048, 128}}) {
+      const ScoreShape shape{1, 1, seq, seq};
+      same(permuted(mask, shape, step), permuted(mask | nothing, shape, step), shape);
+    }
+}
+
 TEST(SplitStrided, PartsAreDisjointAndTogetherTheMask) {
   for (const Mask& mask :
        {causal() & strided(40, 12), strided(3, 5), causal() & chunked(100) & strided(5, 8)}) {

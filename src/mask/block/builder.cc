@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "mask/block/bitmap.h"
 #include "mask/block/pattern.h"
 #include "mask/block/row_bits.h"
+#include "mask/node.h"
 
 namespace stof::mask {
 namespace {
@@ -74,16 +76,40 @@ BlockPattern BlockMaskBuilder::build_pattern(std::int64_t b, std::int64_t h) {
   pattern_.partial_ptr.reserve(static_cast<std::size_t>(num_tile_rows_) + 1);
   pattern_.full_run_ptr.push_back(0);
   pattern_.partial_ptr.push_back(0);
+  const std::int64_t period = mask_.node().diagonal_period();
+  const std::int64_t shift =
+      period == 0 ? num_tile_rows_ : std::lcm(period, kOuterTile) / kOuterTile;
   for (std::int64_t row = 0; row < num_tile_rows_; ++row) {
     q_begin_ = row * kOuterTile;
     q_end_ = std::min(q_begin_ + kOuterTile, shape_.seq_q);
-    subdivide(0, num_tile_cols_);
+    if (row >= shift && q_end_ - q_begin_ == kOuterTile)
+      repeat(static_cast<std::size_t>(row - shift), shift);
+    else
+      subdivide(0, num_tile_cols_);
     pattern_.full_run_ptr.push_back(static_cast<std::int64_t>(pattern_.full_runs.size()));
     pattern_.partial_ptr.push_back(static_cast<std::int64_t>(pattern_.partial.size()));
   }
   pattern_.full_runs.shrink_to_fit();
   pattern_.partial.shrink_to_fit();
   return std::move(pattern_);
+}
+
+// The strip `shift` rows up, moved along the diagonal; what comes in on the left and a ragged last
+// column are asked for.
+void BlockMaskBuilder::repeat(std::size_t source, std::int64_t shift) {
+  const std::int64_t whole_cols = shape_.seq_kv / kOuterTile;
+  subdivide(0, std::min(shift, num_tile_cols_));
+  for (auto i = pattern_.full_run_ptr[source]; i < pattern_.full_run_ptr[source + 1]; ++i) {
+    const FullRun run = pattern_.full_runs[static_cast<std::size_t>(i)];
+    const std::int64_t end = std::min(run.end + shift, whole_cols);
+    if (run.begin + shift < end) add_full(run.begin + shift, end);
+  }
+  for (auto i = pattern_.partial_ptr[source]; i < pattern_.partial_ptr[source + 1]; ++i) {
+    const PartialTile tile = pattern_.partial[static_cast<std::size_t>(i)];
+    if (tile.col + shift < whole_cols)
+      pattern_.partial.push_back({static_cast<std::int32_t>(tile.col + shift), tile.bitmap});
+  }
+  if (whole_cols < num_tile_cols_ && shift <= whole_cols) subdivide(whole_cols, num_tile_cols_);
 }
 
 // One strip of 64 queries at a time: tiles come out in the order they are stored, so nothing has to

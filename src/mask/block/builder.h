@@ -28,6 +28,7 @@ class BlockMaskBuilder {
 
  private:
   BlockPattern build_pattern(std::int64_t b, std::int64_t h);
+  void repeat(std::size_t source, std::int64_t shift);
   void subdivide(std::int64_t col_begin, std::int64_t col_end);
   void add_full(std::int64_t col_begin, std::int64_t col_end);
   void add_leaf(std::int64_t col);

@@ -23,6 +23,7 @@ class Band final : public PositionalLeaf {
                          std::int64_t k_begin) const override {
     return bits_of_range(k_begin, q + lo_, q + hi_ + 1);
   }
+  std::int64_t diagonal_period() const override { return 1; }
 
  private:
   std::int64_t lo_, hi_;

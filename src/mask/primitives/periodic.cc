@@ -31,6 +31,7 @@ class Dilated final : public PositionalLeaf {
     const std::uint64_t near = bits_of_range(k_begin, q - reach_, q + reach_ + 1);
     return near == 0 ? 0 : near & bits_of_multiples(k_begin, q, rate_);
   }
+  std::int64_t diagonal_period() const override { return 1; }
 
  private:
   std::int64_t reach_, rate_;
@@ -62,6 +63,7 @@ class Strided final : public PositionalLeaf {
     return bits_of_range(k_begin, q - local_, q + local_ + 1) |
            bits_of_multiples(k_begin, q, stride_);
   }
+  std::int64_t diagonal_period() const override { return 1; }
 
  private:
   /// Every value of [lo, hi], which may be empty, is a multiple of stride_.

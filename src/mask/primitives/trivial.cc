@@ -18,6 +18,7 @@ class Constant final : public Leaf {
   std::uint64_t row_bits(std::int64_t, std::int64_t, std::int64_t, std::int64_t) const override {
     return value_ ? ~std::uint64_t{0} : 0;
   }
+  std::int64_t diagonal_period() const override { return 1; }
 
  private:
   bool value_;

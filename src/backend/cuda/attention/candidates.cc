@@ -86,9 +86,11 @@ MaskViews views_of(const AttentionProblem& problem, const Mask& bound) {
   };
   MaskViews views;
   views.whole.push_back(blocks_in_order(bound, 1));
-  for (const std::int64_t step : mask::permutation_candidates(bound, shape))
-    views.whole.push_back(blocks_in_order(bound, step));
   const auto parts = mask::split_strided(bound);
+  // In residue order the local band of a mask with two parts lies scattered: no tile would be full.
+  if (parts.empty())
+    for (const std::int64_t step : mask::permutation_candidates(bound, shape))
+      views.whole.push_back(blocks_in_order(bound, step));
   if (!parts.empty() && shape.seq_q % parts[1].step == 0 && shape.seq_kv % parts[1].step == 0) {
     views.parts.push_back(blocks_in_order(parts[0].mask, 1));
     views.parts.push_back(blocks_in_order(parts[1].mask, parts[1].step));

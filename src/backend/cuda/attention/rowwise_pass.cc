@@ -1,6 +1,7 @@
 #include "backend/cuda/attention/rowwise_pass.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "backend/cuda/kernel_cache.h"
@@ -82,13 +83,34 @@ double predict_rowwise_us(const AttentionProblem& problem, const RowwiseLists& l
          1000;
 }
 
-/// Pairs of 16 rows and 16 keys inside full tiles, over all heads.
-double full_chunks(const AttentionProblem& problem, const mask::BlockMask& mask) {
+/// The keys that each 16 rows of a bitmap see, in chunks of 16.
+double least_chunks(const mask::OuterBitmap& bitmap) {
+  int keys = 0;
+  for (std::size_t col = 0; col < 8; ++col)  // of 8x8 inner tiles
+    for (std::size_t slab = 0; slab < 8; slab += 2) {
+      std::uint64_t seen = bitmap[col * 8 + slab] | bitmap[col * 8 + slab + 1];
+      for (const int shift : {32, 16, 8}) seen |= seen >> shift;  // all rows into the first byte
+      keys += std::popcount(seen & 0xff);
+    }
+  return keys / 16.0;
+}
+
+/// Chunks of 16 rows and 16 keys, over all heads, that no list can do without.
+double least_chunks(const AttentionProblem& problem, const mask::BlockMask& mask) {
+  std::vector<double> of_bitmap;
+  for (const mask::OuterBitmap& bitmap : mask.bitmaps()) of_bitmap.push_back(least_chunks(bitmap));
+  std::vector<double> of_pattern;
+  for (std::int64_t p = 0; p < mask.num_patterns(); ++p) {
+    double sum = 0;
+    for (const mask::FullRun& run : mask.pattern(p).full_runs) sum += 16.0 * (run.end - run.begin);
+    for (const mask::PartialTile& tile : mask.pattern(p).partial)
+      sum += of_bitmap[static_cast<std::size_t>(tile.bitmap)];
+    of_pattern.push_back(sum);
+  }
   double total = 0;
   for (std::int64_t b = 0; b < problem.batch; ++b)
     for (std::int64_t h = 0; h < problem.num_heads_q; ++h)
-      for (const mask::FullRun& run : mask.pattern(mask.pattern_index(b, h)).full_runs)
-        total += 16.0 * (run.end - run.begin);
+      total += of_pattern[static_cast<std::size_t>(mask.pattern_index(b, h))];
   return total;
 }
 
@@ -128,7 +150,7 @@ std::vector<RowwisePass> rowwise_passes(const AttentionProblem& problem,
   std::vector<RowwisePass> passes;
   if (!rowwise_infeasible(problem, target).empty()) return passes;
   const double least_ns =
-      bytes_of(problem, full_chunks(problem, mask)) / kBytesPerNs / target.num_sms;
+      bytes_of(problem, least_chunks(problem, mask)) / kBytesPerNs / target.num_sms;
   if (least_ns > best_us * 1000) return passes;
   auto built = build_rowwise_lists(problem, mask, kMostChunks);
   if (!built) return passes;

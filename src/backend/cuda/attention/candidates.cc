@@ -1,6 +1,7 @@
 #include "backend/cuda/attention/candidates.h"
 
 #include <algorithm>
+#include <map>
 
 #include "backend/cuda/attention/cost_model.h"
 #include "mask/permute.h"
@@ -38,10 +39,16 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
   const bool hopper = family == KernelFamily::kSm90;
   const bool shared_heads = blocks->head_extent() == 1;
   std::vector<Pass> passes;
+  // Configurations share tile shapes, and counting takes longer than all the rest.
+  std::map<std::pair<int, int>, std::vector<std::vector<TileCounts>>> counts;
+  const auto pattern = [&](std::int64_t b, std::int64_t h) { return blocks->pattern_index(b, h); };
   for (const auto& config :
        hopper ? sm90_configs(problem, shared_heads) : sm80_configs(problem, shared_heads, target)) {
     if (!tiles_fit(problem, step, config)) continue;
-    passes.push_back({config, blocks, step, predicted(problem, *blocks, config, target)});
+    const auto [tiles, is_new] = counts.try_emplace({config.query_rows(), config.tile_kv});
+    if (is_new) tiles->second = count_tiles(*blocks, config.query_rows(), config.tile_kv);
+    const Workload work = make_workload(problem, tiles->second, pattern, config, target);
+    passes.push_back({config, blocks, step, predict_us(work, unit_costs(config, target))});
   }
   return passes;
 }

@@ -128,7 +128,7 @@ std::vector<Candidate> grid_candidates(const AttentionProblem& problem, const Ma
   entry.batch = 1;
   plan::GridTiler tiler(*axes);
   for (codegen::AttentionConfig config : sm90_configs(problem, /*shared_heads=*/true)) {
-    auto order = tiler.best(config.query_rows(), config.tile_kv);
+    const auto order = tiler.best(config.query_rows(), config.tile_kv);
     if (!order) continue;
     config.grid_order = true;
     std::vector<std::vector<TileCounts>> counts(1);
@@ -138,7 +138,7 @@ std::vector<Candidate> grid_candidates(const AttentionProblem& problem, const Ma
         entry, counts, [](std::int64_t, std::int64_t) { return 0; }, config, target);
     const double us =
         static_cast<double>(problem.batch) * predict_us(work, unit_costs(config, target));
-    candidates.push_back({{{config, nullptr, 1, us, std::move(order)}}, "", {}});
+    candidates.push_back({{{config, nullptr, 1, us, order}}, "", {}});
   }
   return candidates;
 }

@@ -101,7 +101,7 @@ class GpuCheck(unittest.TestCase):
         self.program("sanitizer", 'shift 4; exec "$@"')
         code, output = self.run_script("--sanitizer", str(self.bin / "sanitizer"))
         self.assertEqual(code, 0, output)
-        self.assertEqual(set(self.results()), {"attention", "memcheck_attention", "racecheck_attention"})
+        self.assertEqual(set(self.results()), {"attention", "memcheck_attention", "racecheck_sm80", "racecheck_rowwise"})
 
     def test_counts_no_failure_where_the_sanitizer_cannot_work(self):
         self.program("attention_gpu_check", GOOD_CHECK)

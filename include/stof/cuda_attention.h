@@ -49,7 +49,9 @@ class AttentionPlan {
   /// [batch|1, num_heads_q|1, seq_q|1, seq_kv] in device memory, any strides. The GPU reads it, on
   /// `stream` (a CUstream; null = default stream), and fills the plan's payloads; build_dense()
   /// waits for that, and the tensor may change afterwards. Block-wise kernels only, tokens in their
-  /// order. Throws InvalidArgument naming the shape expected and the one got.
+  /// order. Throws InvalidArgument naming the shape expected and the one got, Unsupported where
+  /// heads with masks of their own need more than 64 MiB of scratch (2 bits for 64 x 16 pairs),
+  /// else as build().
   static AttentionPlan build_dense(const AttentionProblem& problem, const TensorView& visible,
                                    void* stream, const std::string& kernel = "", int device = 0,
                                    int alignment = 16);

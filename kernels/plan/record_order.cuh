@@ -30,7 +30,8 @@ struct Costs {
   i32 lowest, highest;
 };
 
-/// Of all records, row by row: fewer divisions. `scratch`: three words a warp, shared; all threads call it.
+/// Of all records, row by row: fewer divisions. `scratch`: two words a warp, shared; all threads
+/// call it.
 __device__ __forceinline__ Costs all_costs(const ListParams& params, int thread, u64* scratch) {
   i64 total = 0;
   i32 lowest = 0x7fffffff, highest = 0;

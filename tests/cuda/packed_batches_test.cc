@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "backend/cuda/attention/packed_plan.h"
+#include "stof/error.h"
 
 namespace stof::cuda {
 namespace {
@@ -70,6 +71,14 @@ TEST(PackedBatches, HaveTheListsOfAPlanMadeForThem) {
         }
       }
     }
+}
+
+TEST(PackedBatches, RefuseAMaskForOtherLengthsEveryTime) {
+  mask::BlockList list;
+  list.block_q = list.block_kv = 64;
+  list.heads = {{{0}, {1}}};
+  PackedBatches batches(problem_of(32), mask::block_list(list), {90, 2, 16});
+  for (int call = 0; call < 2; ++call) EXPECT_THROW(batches.batch_of({0, 40}), Error);
 }
 
 TEST(PackedBatches, StoreALengthOnceAndTheLongestFirst) {

@@ -135,9 +135,9 @@ __device__ __forceinline__ void load_keys(const AttentionParams& params, const p
                                      params.step, params.residue_rows_kv, head, batch);
 }
 
-/// Brings the block's first record and the head of its lists into the first-level cache. They are
-/// the plan's and never written, so this may run before the previous kernel has finished; in
-/// launches of a few microseconds every trip to memory shows. For a warp that has nothing else to
+/// Brings the block's first record and the head of its lists into the first-level cache, before the
+/// previous kernel has finished: where kernels write the lists the host launches without early start
+/// (DeviceLists::change). In launches of a few microseconds every trip to memory shows. For a warp that has nothing else to
 /// do: the producer has few registers.
 __device__ __forceinline__ void warm_lists(const AttentionParams& params, int ticket, int lane) {
   if (ticket >= params.num_records) return;

@@ -20,7 +20,7 @@ DeviceBuffer upload(const std::vector<T>& values, const char* what) {
 }
 
 /// The same on `stream`, into a buffer that grows, and then by half as much again, where it is too
-/// small.
+/// small. Freeing the old one waits for the GPU, which may still read it.
 template <class T>
 void refill(DeviceBuffer* buffer, const std::vector<T>& values, const char* what, CUstream stream) {
   const Driver& driver = Driver::instance();

@@ -33,7 +33,7 @@ class PackedAttention {
   std::vector<std::optional<DeviceBlockwise>> passes_;  ///< by kernel
   DeviceBuffer sequences_;
   std::vector<std::int64_t> offsets_;
-  PackedBatch batch_;  ///< what is being copied
+  PackedBatch batch_;  ///< what was copied last; pageable, so staged before the call returns
 };
 
 }  // namespace stof::cuda

@@ -58,9 +58,8 @@ PackedBatches::PackedBatches(const AttentionProblem& problem, const mask::Mask& 
 }
 
 PackedBatches::Length& PackedBatches::length_of(std::int64_t rows) {
-  const auto [at, is_new] = lengths_.try_emplace(rows);
-  Length& length = at->second;
-  if (!is_new) return length;
+  if (const auto known = lengths_.find(rows); known != lengths_.end()) return known->second;
+  Length length;  // kept once it is whole: masks made for other lengths are refused on the way
   length.problem = problem_;
   length.problem.seq_q = length.problem.seq_kv = rows;
   const mask::ScoreShape shape = cpu::score_shape(length.problem);
@@ -69,7 +68,7 @@ PackedBatches::Length& PackedBatches::length_of(std::int64_t rows) {
   for (const codegen::AttentionConfig& config : configs_)
     length.works.push_back(make_workload(length.problem, *length.blocks, config, target_));
   length.plans.resize(configs_.size());
-  return length;
+  return lengths_.emplace(rows, std::move(length)).first->second;
 }
 
 const DevicePlan& PackedBatches::plan_of(Length& length, std::size_t kernel) const {

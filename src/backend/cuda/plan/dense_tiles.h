@@ -37,7 +37,7 @@ struct GroupBits {
   std::int64_t patterns = 0, strips = 0, words = 0;
   std::vector<std::uint32_t> shown, hidden;
 
-  /// Of that size, all zero. Throws Unsupported where kernels cannot count it.
+  /// Of that size, all zero. Throws Unsupported where both arrays would pass 64 MiB.
   static GroupBits of(const AttentionProblem& problem, const DenseMask& mask);
 };
 

@@ -13,8 +13,8 @@ struct RowTiles {
 };
 
 /// A row is a query block of one of the lists' heads (query heads, or key/value heads whose query
-/// heads share them) of one batch entry: row = (batch * num_heads + head) * num_q_blocks + query block. A block of keys is tiles_per_block key tiles; the last one may have
-/// fewer.
+/// heads share them) of one batch entry: row = (batch * num_heads + head) * num_q_blocks + query
+/// block. A block of keys is tiles_per_block key tiles; the last one may have fewer.
 struct ListParams {
   const i32* counts;          // [batch, num_heads, num_q_blocks], any strides
   const i32* ids;             // [batch, num_heads, num_q_blocks, max_blocks], any strides

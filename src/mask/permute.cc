@@ -117,7 +117,9 @@ class LatticeNode {
   }
 
   void collect_periods(std::vector<std::int64_t>& periods) const {
-    if (period_ > 1) periods.push_back(period_);
+    // A strided mask's local band that reaches all residues lies scattered in their order.
+    const bool scattered = kind_ == Kind::kStrided && band_->hi >= period_;
+    if (period_ > 1 && !scattered) periods.push_back(period_);
     for (const LatticeNode& child : children_) child.collect_periods(periods);
   }
 

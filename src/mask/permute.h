@@ -12,7 +12,8 @@
 namespace stof::mask {
 
 /// Strides that occur in the expression's dilated() and strided() parts and divide both lengths,
-/// ascending; each is worth trying as `permuted()`'s argument.
+/// ascending; each is worth trying as `permuted()`'s argument. Not those of a strided() whose local
+/// band is as wide: see split_strided().
 std::vector<std::int64_t> permutation_candidates(const Mask& bound, const ScoreShape& shape);
 
 /// The bound mask in residue order of stride `step`, which divides seq_q and seq_kv.

@@ -63,6 +63,16 @@ TEST(Permuted, MakesADilatedMaskDense) {
   EXPECT_GT(after.tiles[2].full, after.tiles[2].partial);
 }
 
+TEST(Permuted, IsNotTriedWhereAStridedMasksBandReachesAllResidues) {
+  const ScoreShape shape{1, 1, 4096, 4096};
+  const auto candidates = [&](const Mask& mask) {
+    return permutation_candidates(mask.bind(shape), shape);
+  };
+  EXPECT_EQ(candidates(causal() & strided(127, 128)), std::vector<std::int64_t>{128});
+  EXPECT_TRUE(candidates(causal() & strided(128, 128)).empty());
+  EXPECT_EQ(candidates(strided(128, 128) | dilated(64, 4)), std::vector<std::int64_t>{4});
+}
+
 // Strips repeat along the diagonal: what is built from the ones above must be what is built anew.
 TEST(BlockMask, RepeatsStripsAlongTheDiagonal) {
   const Mask nothing = chunked(1) & ~chunked(1);  // of no known period

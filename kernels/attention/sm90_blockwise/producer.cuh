@@ -137,8 +137,8 @@ __device__ __forceinline__ void load_keys(const AttentionParams& params, const p
 
 /// Brings the block's first record and the head of its lists into the first-level cache, before the
 /// previous kernel has finished: where kernels write the lists the host launches without early start
-/// (DeviceLists::change). In launches of a few microseconds every trip to memory shows. For a warp that has nothing else to
-/// do: the producer has few registers.
+/// (DeviceLists::change). In launches of a few microseconds every trip to memory shows. For a warp
+/// that has nothing else to do: the producer has few registers.
 __device__ __forceinline__ void warm_lists(const AttentionParams& params, int ticket, int lane) {
   if (ticket >= params.num_records) return;
   const WorkRecord record = params.records[ticket];
@@ -176,8 +176,7 @@ __device__ __forceinline__ void run_producer(const AttentionParams& params, cons
           reinterpret_cast<const i32*>(params.sequences + sequence_index)[lane % kSequenceWords];
     const i32 total = num_partial + record(kNumFull);
     const i32 head = record(kHead);
-    TileWalker walker(params, record(kPartialBegin), num_partial,
-                      record(kRunBegin), total);
+    TileWalker walker(params, record(kPartialBegin), num_partial, record(kRunBegin), total);
 
     ptx::wait(barriers.query_empty(query.stage), query.parity ^ 1);
     const i32 q_row = record(kQRow) + sequence(kQBegin);

@@ -93,11 +93,9 @@ MaskViews views_of(const AttentionProblem& problem, const Mask& bound) {
   };
   MaskViews views;
   views.whole.push_back(blocks_in_order(bound, 1));
+  for (const std::int64_t step : mask::permutation_candidates(bound, shape))
+    views.whole.push_back(blocks_in_order(bound, step));
   const auto parts = mask::split_strided(bound);
-  // In residue order the local band of a mask with two parts lies scattered: no tile would be full.
-  if (parts.empty())
-    for (const std::int64_t step : mask::permutation_candidates(bound, shape))
-      views.whole.push_back(blocks_in_order(bound, step));
   if (!parts.empty() && shape.seq_q % parts[1].step == 0 && shape.seq_kv % parts[1].step == 0) {
     views.parts.push_back(blocks_in_order(parts[0].mask, 1));
     views.parts.push_back(blocks_in_order(parts[1].mask, parts[1].step));
@@ -213,23 +211,23 @@ std::vector<Candidate> enumerate_candidates(const AttentionProblem& problem, con
   // tiles.
   constexpr std::int64_t kLongGrid = 8192;
   std::vector<Candidate> candidates = grid_candidates(problem, bound, target);
-  const bool grid_alone = !candidates.empty() && problem.seq_q >= kLongGrid;
   sort_by_prediction(&candidates);
+  const bool grid_alone = !candidates.empty() && problem.seq_q >= kLongGrid;
   if (grid_alone && !by_name) return candidates;
   const MaskViews views = views_of(problem, bound);
-  bool fastest = true;
+  std::string by_name_only =
+      grid_alone ? "the Hopper kernel in grid order touches fewer tiles" : "";
   for (const KernelFamily family : {KernelFamily::kSm90, KernelFamily::kSm80}) {
     if (!infeasible(family, problem, target).empty()) continue;
-    if (!fastest && !by_name) break;
-    std::vector<Candidate> more = family_candidates(family, problem, views, target);
-    for (Candidate& candidate : more) {
-      if (grid_alone || !fastest)
-        candidate.by_name_only = grid_alone ? "the Hopper kernel in grid order touches fewer tiles"
-                                            : "the Hopper kernel is faster";
+    if (!by_name_only.empty() && !by_name) break;
+    for (Candidate& candidate : family_candidates(family, problem, views, target)) {
+      candidate.by_name_only = by_name_only;
       candidates.push_back(std::move(candidate));
     }
-    if (fastest && !grid_alone) sort_by_prediction(&candidates);
-    fastest = fastest && more.empty();
+    if (by_name_only.empty() && !candidates.empty()) {
+      sort_by_prediction(&candidates);
+      by_name_only = "the Hopper kernel is faster";
+    }
   }
   if (!grid_alone) add_rowwise(problem, views, target, &candidates);
   return candidates;

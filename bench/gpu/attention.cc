@@ -16,6 +16,7 @@
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/cost_model.h"
 #include "backend/cuda/measure.h"
+#include "bench/gpu/arguments.h"
 #include "bench/gpu/oracle.h"
 #include "core/file.h"
 #include "stof/cuda_attention.h"
@@ -243,18 +244,15 @@ void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
-  std::FILE* json = nullptr;
-  std::vector<std::string> only;
-  std::string kernel_part;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc)
-      json = std::fopen(argv[++i], "a");
-    else if (std::strcmp(argv[i], "--kernel") == 0 && i + 1 < argc)
-      kernel_part = argv[++i];
-    else if (std::strcmp(argv[i], "--masks") == 0 && i + 1 < argc)
-      return write_masks(argv[++i]), 0;
-    else
-      only.emplace_back(argv[i]);
+  std::string kernel_part, masks_folder;
+  const bench::Arguments arguments(argc, argv,
+                                   {{"--kernel", &kernel_part}, {"--masks", &masks_folder}});
+  std::vector<std::string> mask_names;
+  for (const auto& [name, expression] : grid_masks(kShapes[0].seq)) mask_names.push_back(name);
+  arguments.expect_names(mask_names);
+  if (!masks_folder.empty()) {
+    write_masks(masks_folder);
+    return 0;
   }
   const cuda::Device device = cuda::Device::open();
   std::printf("%s, %d SMs\n", device.facts().name.c_str(), device.facts().num_sms);
@@ -269,9 +267,8 @@ int main(int argc, char** argv) {
     const auto masks = grid_masks(s.seq);
     compile_shape(device, problem, masks, kernel_part);
     for (const auto& [name, expression] : masks)
-      if (only.empty() || std::find(only.begin(), only.end(), name) != only.end())
-        run_case(device, data, problem, name, expression, kernel_part, json);
+      if (arguments.wants(name))
+        run_case(device, data, problem, name, expression, kernel_part, arguments.json());
   }
-  if (json != nullptr) std::fclose(json);
   return 0;
 }

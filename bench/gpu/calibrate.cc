@@ -2,17 +2,16 @@
 //   bench_gpu_calibrate [--json FILE]
 
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
 
 #include "backend/cuda/attention/calibrate.h"
+#include "bench/gpu/arguments.h"
 
 int main(int argc, char** argv) {
   using namespace stof;
-  std::FILE* json = nullptr;
-  for (int i = 1; i + 1 < argc; ++i)
-    if (std::strcmp(argv[i], "--json") == 0) json = std::fopen(argv[i + 1], "a");
+  const bench::Arguments arguments(argc, argv);
+  arguments.expect_names({});
   int code = 0;
   try {
     const auto measured = cuda::calibrate(cuda::Device::open(), {64, 128}, {});
@@ -23,11 +22,11 @@ int main(int argc, char** argv) {
     // One line a kernel, in the words of the profile.
     const auto profile = nlohmann::ordered_json::parse(measured.to_json());
     for (const auto& kernel : profile.at("kernels"))
-      if (json != nullptr) std::fprintf(json, "%s\n", kernel.dump().c_str());
+      if (arguments.json() != nullptr)
+        std::fprintf(arguments.json(), "%s\n", kernel.dump().c_str());
   } catch (const std::exception& error) {
     std::printf("BAD: %s\n", error.what());
     code = 1;
   }
-  if (json != nullptr) std::fclose(json);
   return code;
 }

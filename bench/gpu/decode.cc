@@ -12,6 +12,7 @@
 
 #include "backend/cuda/attention/decode_config.h"
 #include "backend/cuda/measure.h"
+#include "bench/gpu/arguments.h"
 #include "bench/gpu/oracle.h"
 #include "jit/nvrtc.h"
 #include "stof/cuda_decode.h"
@@ -228,30 +229,26 @@ void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
-  std::FILE* json = nullptr;
-  std::vector<std::string> only;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc)
-      json = std::fopen(argv[++i], "a");
-    else
-      only.emplace_back(argv[i]);
-  }
+  const bench::Arguments arguments(argc, argv);
+  std::vector<std::string> names;
+  for (const Case& c : kCases) names.emplace_back(c.name);
+  arguments.expect_names(names);
   const cuda::Device device = cuda::Device::open();
   const double copy_gb_s = measure_copy(device);
   std::printf("%s, %d SMs, copy %.0f GB/s\n", device.facts().name.c_str(), device.facts().num_sms,
               copy_gb_s);
   std::vector<Case> cases;
   for (const Case& c : kCases)
-    if (only.empty() || std::find(only.begin(), only.end(), c.name) != only.end())
-      cases.push_back(c);
+    if (arguments.wants(c.name)) cases.push_back(c);
   compile_cases(device, cases);
+  int failed = 0;
   for (const Case& c : cases) {
     try {
-      run_case(device, c, copy_gb_s, json);
+      run_case(device, c, copy_gb_s, arguments.json());
     } catch (const Error& failure) {
-      std::printf("%s: %s\n", c.name, failure.what());
+      std::printf("BAD %s: %s\n", c.name, failure.what());
+      ++failed;
     }
   }
-  if (json != nullptr) std::fclose(json);
-  return 0;
+  return failed > 0;
 }

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "backend/cuda/device.h"
+#include "bench/gpu/arguments.h"
 #include "model/cuda/bert_encoder.h"
 #include "model/tiny_bert.h"
 
@@ -103,17 +104,15 @@ void run_model(const Model& model, std::FILE* json) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
-  std::FILE* json = nullptr;
-  for (int i = 1; i + 1 < argc; ++i)
-    if (std::strcmp(argv[i], "--json") == 0) json = std::fopen(argv[i + 1], "a");
+  const bench::Arguments arguments(argc, argv);
+  arguments.expect_names({});
   int code = 0;
   try {
     std::printf("%s\n", cuda::Device::open().facts().name.c_str());
-    for (const Model& model : kModels) run_model(model, json);
+    for (const Model& model : kModels) run_model(model, arguments.json());
   } catch (const std::exception& error) {
     std::printf("BAD: %s\n", error.what());
     code = 1;
   }
-  if (json != nullptr) std::fclose(json);
   return code;
 }

@@ -10,6 +10,7 @@
 
 #include "backend/cuda/measure.h"
 #include "backend/cuda/upload.h"
+#include "bench/gpu/arguments.h"
 #include "bench/gpu/oracle.h"
 #include "stof/cuda_block_lists.h"
 #include "stof/error.h"
@@ -257,31 +258,27 @@ void run_grid(const cuda::Device& device, const GridCase& c, std::FILE* json) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
-  std::FILE* json = nullptr;
-  std::vector<std::string> only;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc)
-      json = std::fopen(argv[++i], "a");
-    else
-      only.emplace_back(argv[i]);
-  }
-  const auto wanted = [&](const char* name) {
-    return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
-  };
+  const bench::Arguments arguments(argc, argv);
+  std::vector<std::string> names;
+  for (const auto& c : kListCases) names.emplace_back(c.name);
+  for (const auto& c : kDenseCases) names.emplace_back(c.name);
+  for (const auto& c : kGridCases) names.emplace_back(c.name);
+  arguments.expect_names(names);
   const cuda::Device device = cuda::Device::open();
+  int failed = 0;
   const auto run = [&](const auto& cases, const auto& run_case) {
     for (const auto& c : cases) {
-      if (!wanted(c.name)) continue;
+      if (!arguments.wants(c.name)) continue;
       try {
-        run_case(device, c, json);
+        run_case(device, c, arguments.json());
       } catch (const Error& failure) {
-        std::printf("%s: %s\n", c.name, failure.what());
+        std::printf("BAD %s: %s\n", c.name, failure.what());
+        ++failed;
       }
     }
   };
   run(kListCases, run_lists);
   run(kDenseCases, run_dense);
   run(kGridCases, run_grid);
-  if (json != nullptr) std::fclose(json);
-  return 0;
+  return failed > 0;
 }

@@ -5,7 +5,7 @@
 
 #include "core/bits.h"
 #include "core/check.h"
-#include "mask_rows.h"
+#include "mask/draw/exact_class.h"
 #include "output.h"
 #include "stof/system_info.h"
 
@@ -44,7 +44,7 @@ double estimate_block_bytes(const MaskSource& source) {
     const std::int64_t k = below(cols) * mask::kOuterTile;
     const mask::TileRect tile{q, std::min(q + mask::kOuterTile, shape.seq_q), k,
                               std::min(k + mask::kOuterTile, shape.seq_kv)};
-    if (exact_class(source, below(batch), below(heads), tile) == mask::TileClass::kPartial)
+    if (mask::exact_class(source, below(batch), below(heads), tile) == mask::TileClass::kPartial)
       ++num_partial;
   }
   const double share = static_cast<double>(num_partial) / kSamples;

@@ -44,24 +44,4 @@ std::string format_ranges(const KeyRanges& ranges) {
   return text;
 }
 
-mask::TileClass exact_class(const MaskSource& source, std::int64_t b, std::int64_t h,
-                            const mask::TileRect& rect) {
-  const std::int64_t rows = rect.q_end - rect.q_begin;
-  const std::int64_t cols = rect.k_end - rect.k_begin;
-  if (rows == 1 && cols == 1)
-    return source.visible(b, h, rect.q_begin, rect.k_begin) ? mask::TileClass::kFull
-                                                            : mask::TileClass::kEmpty;
-  const mask::TileClass found = source.classify(b, h, rect);
-  if (found != mask::TileClass::kPartial) return found;
-  mask::TileRect first = rect, second = rect;
-  if (rows > cols)
-    first.q_end = second.q_begin = rect.q_begin + rows / 2;
-  else
-    first.k_end = second.k_begin = rect.k_begin + cols / 2;
-  const mask::TileClass first_class = exact_class(source, b, h, first);
-  if (first_class == mask::TileClass::kPartial) return first_class;
-  const mask::TileClass second_class = exact_class(source, b, h, second);
-  return second_class == first_class ? first_class : mask::TileClass::kPartial;
-}
-
 }  // namespace stof::cli

@@ -1,5 +1,5 @@
 #pragma once
-// What a query sees, and what is exactly in a rectangle.
+// What a query sees.
 
 #include <cstdint>
 #include <string>
@@ -16,9 +16,5 @@ KeyRanges visible_ranges(const MaskSource& source, std::int64_t b, std::int64_t 
 
 /// "0, 6..9"; "nothing" when empty.
 std::string format_ranges(const KeyRanges& ranges);
-
-/// classify() made exact: where it says partial, looks until a visible and a hidden pair are found.
-mask::TileClass exact_class(const MaskSource& source, std::int64_t b, std::int64_t h,
-                            const mask::TileRect& rect);
 
 }  // namespace stof::cli

@@ -9,6 +9,7 @@
 #include "core/bits.h"
 #include "core/check.h"
 #include "core/text.h"
+#include "mask/draw/exact_class.h"
 #include "mask_rows.h"
 #include "mask_source.h"
 #include "options.h"
@@ -26,18 +27,6 @@ struct Options {
   std::int64_t head = 0, batch_index = 0;
   bool json = false;
 };
-
-char symbol(mask::TileClass tile_class) {
-  switch (tile_class) {
-    case mask::TileClass::kFull:
-      return '#';
-    case mask::TileClass::kPartial:
-      return '+';
-    case mask::TileClass::kEmpty:
-      break;
-  }
-  return '.';
-}
 
 /// Tokens a cell stands for.
 std::int64_t cell_size(const mask::ScoreShape& shape) {
@@ -59,9 +48,9 @@ std::string drawing(const MaskSource& source, const Options& options) {
   for (std::int64_t q = 0; q < shape.seq_q; q += cell) {
     text += fmt::format("{:>{}}  ", q, label_width);
     for (std::int64_t k = 0; k < shape.seq_kv; k += cell)
-      text += symbol(
-          exact_class(source, options.batch_index, options.head,
-                      {q, std::min(q + cell, shape.seq_q), k, std::min(k + cell, shape.seq_kv)}));
+      text += mask::symbol(mask::exact_class(
+          source, options.batch_index, options.head,
+          {q, std::min(q + cell, shape.seq_q), k, std::min(k + cell, shape.seq_kv)}));
     text += "\n";
   }
   return text;

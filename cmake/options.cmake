@@ -3,6 +3,7 @@ include(GNUInstallDirs)
 
 option(STOF_DEVELOPER "Warnings are errors" OFF)
 option(STOF_BUILD_CLI "Build the stof program" ${PROJECT_IS_TOP_LEVEL})
+option(STOF_BUILD_C "Build the shared library with the C interface" ${PROJECT_IS_TOP_LEVEL})
 option(STOF_INSTALL "Add install rules" ${PROJECT_IS_TOP_LEVEL})
 option(STOF_BUILD_TESTS "Build the tests" OFF)
 option(STOF_BUILD_BENCH "Build the benchmarks" OFF)

@@ -1,0 +1,31 @@
+"""The shared library exports the functions that stof.h declares, and nothing else."""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+FUNCTION = re.compile(r"^(?:stof_status|void|const char\*) (stof_\w+)\(", re.MULTILINE)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nm", required=True)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--header", type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    declared = set(FUNCTION.findall(options.header.read_text(encoding="utf-8")))
+    listing = subprocess.run([options.nm, "--dynamic", "--defined-only", options.library], check=True,
+                             stdout=subprocess.PIPE, text=True).stdout
+    exported = {line.split()[-1] for line in listing.splitlines()}
+    for name in sorted(exported - declared):
+        print(f"exported, but not declared in {options.header}: {name}")
+    for name in sorted(declared - exported):
+        print(f"declared in {options.header}, but not exported: {name}")
+    print(f"{len(declared)} functions declared, {len(exported)} symbols exported")
+    return 0 if declared and declared == exported else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

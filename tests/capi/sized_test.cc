@@ -1,0 +1,104 @@
+// Structs that grow, and messages that belong to a thread.
+
+#include "capi/sized.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <thread>
+
+#include "stof/stof.h"
+
+namespace stof::capi {
+namespace {
+
+/// A struct as it was first released, and as it is now.
+struct First {
+  std::uint32_t struct_size;
+  std::int32_t number;
+};
+struct Second {
+  std::uint32_t struct_size;
+  std::int32_t number;
+  std::int64_t newer;
+};
+
+Second read(const void* given) {
+  return read_sized(static_cast<const Second*>(given), "options", sizeof(First));
+}
+
+std::string error_of(const void* given) {
+  try {
+    read(given);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SizedStruct, GivesFieldsThatTheCallerDoesNotKnowTheirDefault) {
+  // What lies behind the caller's struct is not read.
+  struct {
+    First given{sizeof(First), 7};
+    std::int64_t behind = 9;
+  } memory;
+  const Second read_first = read(&memory.given);
+  EXPECT_EQ(read_first.number, 7);
+  EXPECT_EQ(read_first.newer, 0);
+  const Second second{sizeof(Second), 7, 8};
+  EXPECT_EQ(read(&second).newer, 8);
+}
+
+TEST(SizedStruct, RefusesSizesThatNoVersionHas) {
+  Second given{sizeof(First) - 1, 7, 8};
+  EXPECT_EQ(error_of(&given),
+            "options.struct_size: expected 16, got 7; set it to sizeof the struct");
+  given.struct_size = sizeof(Second) + 1;
+  EXPECT_EQ(error_of(&given),
+            "options.struct_size: expected at most 16, got 17; the caller was compiled for a newer "
+            "stof than this library: update the library");
+  EXPECT_EQ(error_of(nullptr), "options: expected a pointer, got null");
+}
+
+// Others rely on these layouts: the sizes only grow, and none has bytes that no field names.
+TEST(SizedStruct, HasTheLayoutThatWasReleased) {
+  EXPECT_EQ(sizeof(stof_tensor), 40u);
+  EXPECT_EQ(sizeof(stof_score_shape), 40u);
+  EXPECT_EQ(sizeof(stof_draw_options), 32u);
+  EXPECT_EQ(sizeof(stof_attention_problem), 120u);
+  EXPECT_EQ(offsetof(stof_attention_problem, alignment), 64u);
+  EXPECT_EQ(offsetof(stof_attention_problem, position_buckets), 96u);
+  EXPECT_EQ(sizeof(stof_target), 24u);
+  EXPECT_EQ(sizeof(stof_attention_tensors), 80u);
+  EXPECT_EQ(sizeof(stof_run_options), 16u);
+  EXPECT_EQ(sizeof(stof_gpu_model), 16u);
+}
+
+TEST(LastError, BelongsToItsThread) {
+  stof_mask* mask = nullptr;
+  ASSERT_EQ(stof_mask_parse("nonsense", nullptr, &mask), STOF_INVALID_ARGUMENT);
+  const std::string mine = stof_last_error();
+  std::string before, theirs;
+  std::thread([&] {
+    before = stof_last_error();
+    stof_mask* other = nullptr;
+    stof_mask_parse("rubbish", nullptr, &other);
+    theirs = stof_last_error();
+  }).join();
+  EXPECT_EQ(before, "");
+  EXPECT_NE(theirs.find("rubbish"), std::string::npos) << theirs;
+  EXPECT_NE(mine.find("nonsense"), std::string::npos) << mine;
+  EXPECT_EQ(stof_last_error(), mine);
+}
+
+TEST(LastError, StaysWhereCallsSucceed) {
+  stof_mask* mask = nullptr;
+  ASSERT_EQ(stof_mask_parse("nonsense", nullptr, &mask), STOF_INVALID_ARGUMENT);
+  const std::string message = stof_last_error();
+  ASSERT_EQ(stof_mask_parse("causal", nullptr, &mask), STOF_OK);
+  EXPECT_EQ(stof_last_error(), message);
+  stof_mask_release(mask);
+}
+
+}  // namespace
+}  // namespace stof::capi

@@ -1,0 +1,13 @@
+#ifndef STOF_TESTS_CAPI_STEPS_H
+#define STOF_TESTS_CAPI_STEPS_H
+/* What the C program does, one after the other. */
+
+void masks_are_right(void);
+void attention_is_right(void);
+void packed_sequences_are_right(void);
+void plans_say_what_they_are(void);
+void wrong_masks_are_refused(void);
+void wrong_problems_are_refused(void);
+void wrong_tensors_are_refused(void);
+
+#endif

@@ -8,6 +8,13 @@ set(STOF_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/stof)
 install(TARGETS stof EXPORT stof_targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT stof
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT stof)
+if(STOF_BUILD_C)
+  install(TARGETS stof_c EXPORT stof_targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT stof)
+  # Relative to itself, so that the prefix may be chosen, or moved, after configuring.
+  file(RELATIVE_PATH STOF_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/stof_c.pc.in ${PROJECT_BINARY_DIR}/stof_c.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/stof_c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT stof)
+endif()
 install(EXPORT stof_targets NAMESPACE stof:: FILE stofTargets.cmake DESTINATION ${STOF_CMAKE_DIR} COMPONENT stof)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/stof DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT stof
   FILES_MATCHING PATTERN "*.h")

@@ -4,6 +4,8 @@
 Each block becomes the body of a function of its own. What a snippet leaves to its reader are the
 function's parameters: views q, k, v and out. Its #include lines go to the top of the file; errors are
 reported at the Markdown file's own lines.
+
+A ```c block is a program of its own; there is one, and --c-out writes it.
 """
 
 import argparse
@@ -14,12 +16,12 @@ PARAMETERS = "[[maybe_unused]] stof::TensorView q, [[maybe_unused]] stof::Tensor
     "[[maybe_unused]] stof::TensorView v, [[maybe_unused]] stof::MutableTensorView out"
 
 
-def cpp_blocks(text):
-    """Yields (line number of the first line inside, lines) for each ```cpp block."""
+def blocks_of(language, text):
+    """Yields (line number of the first line inside, lines) for each block of the language."""
     first, lines = None, []
     for number, line in enumerate(text.splitlines(), 1):
         if first is None:
-            if line.rstrip() == "```cpp":
+            if line.rstrip() == "```" + language:
                 first, lines = number + 1, []
         elif line.rstrip() == "```":
             yield first, lines
@@ -34,11 +36,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", type=pathlib.Path, nargs="+", help="Markdown files")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the C++ file to write")
+    parser.add_argument("--c-out", type=pathlib.Path, required=True, help="the C file to write")
     options = parser.parse_args()
+    programs = []
     includes, functions = ["#include <stof/mask.h>", "#include <stof/tensor.h>"], []
     for file in options.files:
         try:
-            blocks = list(cpp_blocks(file.read_text(encoding="utf-8")))
+            text = file.read_text(encoding="utf-8")
+            blocks = list(blocks_of("cpp", text))
+            programs += [[f'#line {first} "{file}"', *lines] for first, lines in blocks_of("c", text)]
         except (OSError, ValueError) as error:
             print(f"{file}: {error}", file=sys.stderr)
             return 2
@@ -51,6 +57,10 @@ def main():
     if not functions:
         print("no ```cpp blocks, so nothing would be compiled", file=sys.stderr)
         return 2
+    if len(programs) != 1:
+        print(f"expected one ```c block, got {len(programs)}", file=sys.stderr)
+        return 2
+    options.c_out.write_text("\n".join(programs[0]) + "\n", encoding="utf-8")
     options.out.write_text("\n".join(includes + functions) + "\n", encoding="utf-8")
     return 0
 

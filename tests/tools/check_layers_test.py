@@ -56,6 +56,15 @@ class CheckLayers(unittest.TestCase):
         self.expect_violation("src/backend/cpu/a.cc", '#include "backend/cuda/driver.h"\n', 1,
                               "higher layer backend/cuda")
 
+    def test_takes_c_headers_and_the_c_guard_in_the_c_header_alone(self):
+        text = "#ifdef __cplusplus\n#endif\n#include <stdint.h>\n"
+        code, output = run_on({**CLEAN_TREE, "include/stof/stof.h": text})
+        self.assertEqual(code, 0, output)
+        self.expect_violation("include/stof/tensor.h", "#include <stdint.h>\n", 1, "stdint.h")
+        self.expect_violation("include/stof/tensor.h", "#ifdef __cplusplus\n#endif\n", 1, "conditional")
+        self.expect_violation("include/stof/stof.h", "#ifdef STOF_CUDA\n#endif\n", 1, "conditional")
+        self.expect_violation("include/stof/stof.h", "#include <fmt/core.h>\n", 1, "fmt/core.h")
+
     def test_finds_a_third_party_header_in_a_public_one(self):
         self.expect_violation("include/stof/mask.h", "#include <fmt/format.h>\n", 1, "fmt/format.h")
         self.expect_violation("include/stof/mask.h", "#include <stdint.h>\n", 1, "stdint.h")

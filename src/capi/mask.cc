@@ -15,19 +15,19 @@
 namespace stof::capi {
 namespace {
 
-/// `make()` becomes the handle that is written through `result`.
+/// `make()` becomes the handle that is written through `result`, which the header calls `name`.
 template <class Make>
-stof_status make_mask(stof_mask** result, Make&& make) {
+stof_status make_mask(stof_mask** result, Make&& make, const char* name = "mask") {
   return guard([&] {
-    stof_mask*& out = required(result, "mask");
+    stof_mask*& out = required(result, name);
     out = new stof_mask{make()};
   });
 }
 
 template <class Make>
-stof_status make_text(char** result, Make&& make) {
+stof_status make_text(char** result, const char* name, Make&& make) {
   return guard([&] {
-    char*& out = required(result, "text");
+    char*& out = required(result, name);
     out = copy_text(make());
   });
 }
@@ -113,7 +113,8 @@ stof_status stof_mask_not(const stof_mask* a, stof_mask** mask) {
 
 stof_status stof_mask_bind(const stof_mask* mask, const stof_score_shape* shape,
                            stof_mask** bound) {
-  return make_mask(bound, [&] { return bind(mask, shape); });
+  return make_mask(
+      bound, [&] { return bind(mask, shape); }, "bound");
 }
 
 void stof_mask_release(stof_mask* mask) { delete mask; }
@@ -133,15 +134,15 @@ stof_status stof_mask_visible(const stof_mask* mask, int64_t batch, int64_t head
 }
 
 stof_status stof_mask_to_text(const stof_mask* mask, char** text) {
-  return make_text(text, [&] { return required(mask, "mask").mask.to_text(); });
+  return make_text(text, "text", [&] { return required(mask, "mask").mask.to_text(); });
 }
 
 stof_status stof_mask_to_json(const stof_mask* mask, char** json) {
-  return make_text(json, [&] { return required(mask, "mask").mask.to_json(); });
+  return make_text(json, "json", [&] { return required(mask, "mask").mask.to_json(); });
 }
 
 stof_status stof_mask_describe(const stof_mask* mask, char** text) {
-  return make_text(text, [&] { return required(mask, "mask").mask.describe(); });
+  return make_text(text, "text", [&] { return required(mask, "mask").mask.describe(); });
 }
 
 stof_status stof_mask_fingerprint(const stof_mask* mask, char hex[33]) {
@@ -152,7 +153,7 @@ stof_status stof_mask_fingerprint(const stof_mask* mask, char hex[33]) {
 }
 
 stof_status stof_mask_stats(const stof_mask* mask, const stof_score_shape* shape, char** json) {
-  return make_text(json, [&] {
+  return make_text(json, "json", [&] {
     const stof_score_shape given = read_sized(shape, "shape");
     return compute_stats(build_block_mask(required(mask, "mask").mask, shape_of(given),
                                           alignment_of(given.alignment, "shape.alignment")))
@@ -162,10 +163,10 @@ stof_status stof_mask_stats(const stof_mask* mask, const stof_score_shape* shape
 
 stof_status stof_mask_draw_text(const stof_mask* mask, const stof_score_shape* shape,
                                 const stof_draw_options* options, char** text) {
-  return make_text(text, [&] {
+  return make_text(text, "text", [&] {
     const stof_draw_options given = read_sized_or_default(options, "options");
     const stof::mask::Mask bound = bind(mask, shape);
-    return draw_text(bound, shape_of(*shape), given);
+    return draw_text(bound, shape_of(read_sized(shape, "shape")), given);
   });
 }
 

@@ -31,7 +31,7 @@ void wrong_masks_are_refused(void) {
   CHECK_FAILS(stof_mask_visible(mask, 0, 0, 0, 0, NULL), STOF_INVALID_ARGUMENT,
               "visible: expected");
   CHECK_FAILS(stof_mask_to_text(NULL, &text), STOF_INVALID_ARGUMENT, "mask: expected a pointer");
-  CHECK_FAILS(stof_mask_to_json(mask, NULL), STOF_INVALID_ARGUMENT, "text: expected a pointer");
+  CHECK_FAILS(stof_mask_to_json(mask, NULL), STOF_INVALID_ARGUMENT, "json: expected a pointer");
   CHECK_FAILS(stof_mask_fingerprint(mask, NULL), STOF_INVALID_ARGUMENT, "hex: expected a pointer");
   stof_score_shape shape = {0};
   CHECK_FAILS(stof_mask_stats(mask, &shape, &text), STOF_INVALID_ARGUMENT, "shape.struct_size");
@@ -50,6 +50,8 @@ void wrong_masks_are_refused(void) {
   options.head = 0, options.max_cells = -1;
   CHECK_FAILS(stof_mask_draw_text(mask, &shape, &options, &text), STOF_INVALID_ARGUMENT,
               "options.max_cells");
+  CHECK_FAILS(stof_mask_bind(mask, &shape, NULL), STOF_INVALID_ARGUMENT,
+              "bound: expected a pointer");
   shape.num_heads = 3;
   CHECK_FAILS(stof_mask_draw_text(mask, &shape, NULL, &text), STOF_INVALID_ARGUMENT, "per_head");
   stof_mask_release(mask);

@@ -46,7 +46,11 @@ Image draw_tiles(const BlockMask& mask, const DrawOptions& options = {});
 /// Two images side by side, tops aligned.
 Image beside(const Image& left, const Image& right);
 
-/// Encodes as PNG and writes all or nothing. Throws Io naming the path.
+/// The bytes of a PNG file. Throws InvalidArgument for an image of no or more than 32768 pixels a
+/// side.
+std::string encode_png(const Image& image);
+
+/// The same in a file, all or nothing. Throws Io naming the path.
 void save_png(const Image& image, const std::string& path);
 
 }  // namespace stof::mask

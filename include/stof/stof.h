@@ -51,6 +51,11 @@ const char* stof_status_name(stof_status status);
 const char* stof_last_error(void);
 /* Frees a text that a function of this header returned. */
 void stof_text_release(char* text);
+/* Frees bytes that a function of this header returned. */
+void stof_bytes_release(unsigned char* bytes);
+/* JSON: the driver, GPUs, run-time compiler and matrix library of this machine, "" for what is
+ * missing; "problem" says why no plan for a GPU can be made, or is "". */
+stof_status stof_gpu_info(char** json);
 
 /* --- tensors ------------------------------------------------------------------------------- */
 
@@ -123,6 +128,14 @@ void stof_mask_release(stof_mask* mask);
  * lengths must be bound first. */
 stof_status stof_mask_visible(const stof_mask* mask, int64_t batch, int64_t head, int64_t q,
                               int64_t k, int32_t* visible);
+/* The keys below seq_kv that query q sees, ascending: their number, and the first `capacity` of
+ * them. keys may be null where capacity is 0. Bound as for stof_mask_visible(). */
+stof_status stof_mask_visible_keys(const stof_mask* mask, int64_t batch, int64_t head, int64_t q,
+                                   int64_t seq_kv, int64_t capacity, int64_t* keys,
+                                   int64_t* num_keys);
+/* Writes all pairs as booleans into host memory [batch, num_heads, seq_q, seq_kv], any strides. */
+stof_status stof_mask_to_dense(const stof_mask* mask, const stof_score_shape* shape,
+                               const stof_tensor* visible);
 /* Canonical text, read back by stof_mask_parse(). */
 stof_status stof_mask_to_text(const stof_mask* mask, char** text);
 /* Canonical JSON, read back by stof_mask_from_json(). */
@@ -147,6 +160,25 @@ typedef struct stof_draw_options {
  * max_cells, a cell is a square of tokens. Options may be null. */
 stof_status stof_mask_draw_text(const stof_mask* mask, const stof_score_shape* shape,
                                 const stof_draw_options* options, char** text);
+
+enum { STOF_DRAW_PAIRS = 0, STOF_DRAW_TILES = 1 };
+
+typedef struct stof_png_options {
+  uint32_t struct_size;
+  int32_t kind; /* pairs: dark where visible, averaged where there are more than pixels; tiles:
+                 * the 64x64 tiles as full, partial (the denser, the darker) and empty */
+  int64_t batch;
+  int64_t head;
+  /* The part to draw, half-open; an end of 0 is the end of the sequence. */
+  int64_t q_begin, q_end, k_begin, k_end;
+  int64_t max_pixels; /* longest side of the matrix without title and ticks, 64 to 4096; 0: 448 */
+  const char* title;  /* ASCII; null: none */
+} stof_png_options;
+
+/* The bytes of a PNG file, queries downwards, keys to the right. Options may be null. */
+stof_status stof_mask_draw_png(const stof_mask* mask, const stof_score_shape* shape,
+                               const stof_png_options* options, unsigned char** png,
+                               size_t* num_bytes);
 
 /* --- attention ----------------------------------------------------------------------------- */
 
@@ -195,6 +227,13 @@ typedef struct stof_plan stof_plan;
 /* Target null: the CPU. STOF_NOT_FOUND where there is no such GPU. */
 stof_status stof_plan_attention(const stof_attention_problem* problem, const stof_mask* mask,
                                 const stof_target* target, stof_plan** plan);
+/* The same of a boolean tensor (true is visible) [seq_q, seq_kv] or
+ * [batch|1, num_heads_q|1, seq_q|1, seq_kv], any strides, in memory of the target's device; it may
+ * change or go once the call returns. A GPU reads it on `stream` (see stof_run_options), which the
+ * call waits for; for the CPU stream is null. */
+stof_status stof_plan_dense_attention(const stof_attention_problem* problem,
+                                      const stof_tensor* visible, const stof_target* target,
+                                      void* stream, stof_plan** plan);
 /* Packed sequences: sequence i owns rows cu_seqlens_q[i] .. cu_seqlens_q[i+1] of q and out,
  * likewise for k and v. Both arrays, in host memory, have num_sequences + 1 entries, ascending from
  * 0; they are copied. The problem's batch, seq_q and seq_kv are taken from them and must be 0. The

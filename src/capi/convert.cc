@@ -36,12 +36,6 @@ TensorView optional_of(const stof_tensor* tensor, const char* name) {
   return tensor == nullptr ? TensorView{} : tensor_of(tensor, name);
 }
 
-MutableTensorView output_of(const stof_tensor* tensor, const char* name) {
-  if (tensor == nullptr) return {};
-  const TensorView view = tensor_of(tensor, name);
-  return {tensor->data, view.dtype, view.shape, view.strides};
-}
-
 /// All but batch and lengths.
 AttentionProblem options_of(const stof_attention_problem& given) {
   AttentionProblem problem;
@@ -115,6 +109,12 @@ TensorView tensor_of(const stof_tensor* tensor, const char* name) try {
   const std::string message = error.what();
   if (message.starts_with(name)) throw;
   throw Error(error.code(), std::string(name) + ": " + message);
+}
+
+MutableTensorView output_of(const stof_tensor* tensor, const char* name) {
+  if (tensor == nullptr) return {};
+  const TensorView view = tensor_of(tensor, name);
+  return {tensor->data, view.dtype, view.shape, view.strides};
 }
 
 AttentionProblem problem_of(const stof_attention_problem* problem) {

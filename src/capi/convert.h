@@ -15,6 +15,8 @@ bool flag_of(std::int32_t value, const char* name);
 mask::Alignment alignment_of(std::int32_t value, const char* name);
 mask::ScoreShape shape_of(const stof_score_shape& shape);
 TensorView tensor_of(const stof_tensor* tensor, const char* name);
+/// Null: one without data.
+MutableTensorView output_of(const stof_tensor* tensor, const char* name);
 AttentionProblem problem_of(const stof_attention_problem* problem);
 /// batch, seq_q and seq_kv are left to the cumulative lengths.
 AttentionProblem varlen_problem_of(const stof_attention_problem* problem);

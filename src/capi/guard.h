@@ -32,4 +32,13 @@ T& required(T* pointer, const char* name) {
 /// A copy that stof_text_release() frees. Throws OutOfMemory.
 char* copy_text(const std::string& text);
 
+/// A function whose result is the text that `make()` returns.
+template <class Make>
+stof_status make_text(char** result, const char* name, Make&& make) noexcept {
+  return guard([&] {
+    char*& out = required(result, name);
+    out = copy_text(make());
+  });
+}
+
 }  // namespace stof::capi

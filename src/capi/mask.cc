@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "capi/convert.h"
 #include "capi/guard.h"
 #include "capi/sized.h"
-#include "core/bits.h"
-#include "mask/draw/exact_class.h"
+#include "mask/interval.h"
 #include "stof/block_mask.h"
 
 namespace stof::capi {
@@ -24,55 +24,53 @@ stof_status make_mask(stof_mask** result, Make&& make, const char* name = "mask"
   });
 }
 
-template <class Make>
-stof_status make_text(char** result, const char* name, Make&& make) {
-  return guard([&] {
-    char*& out = required(result, name);
-    out = copy_text(make());
-  });
-}
-
+/// A batch entry or head of a mask of that many.
 void check_entry(const char* name, std::int64_t entry, std::int64_t extent) {
   STOF_CHECK(entry >= 0 && (extent == 1 || entry < extent), kInvalidArgument,
              "{}: expected 0 to {}, got {}", name, extent - 1, entry);
 }
 
-mask::Mask bind(const stof_mask* mask, const stof_score_shape* shape) {
+/// bool [batch, num_heads, seq_q, seq_kv], written a row at a time.
+void write_visible(const mask::Mask& bound, const mask::ScoreShape& shape,
+                   const MutableTensorView& out) {
+  const Dims extents{shape.batch, shape.num_heads, shape.seq_q, shape.seq_kv};
+  STOF_CHECK(out.dtype == DType::kBool, kInvalidArgument, "visible.dtype: expected bool, got {}",
+             to_string(out.dtype));
+  STOF_CHECK(out.shape == extents, kInvalidArgument, "visible.shape: expected {}, got {}",
+             extents.to_string(), out.shape.to_string());
+  auto* const elements = static_cast<std::uint8_t*>(out.data);
+  for (std::int64_t b = 0; b < shape.batch; ++b)
+    for (std::int64_t h = 0; h < shape.num_heads; ++h)
+      for (std::int64_t q = 0; q < shape.seq_q; ++q) {
+        std::uint8_t* const row =
+            elements + b * out.strides[0] + h * out.strides[1] + q * out.strides[2];
+        for (std::int64_t k = 0; k < shape.seq_kv; k += 64) {
+          const std::uint64_t bits = bound.row_bits(b, h, q, k);
+          for (std::int64_t i = 0; i < std::min<std::int64_t>(64, shape.seq_kv - k); ++i)
+            row[(k + i) * out.strides[3]] = bits >> i & 1;
+        }
+      }
+}
+
+/// The mask to ask about single pairs of one batch entry and head.
+const mask::Mask& asked_mask(const stof_mask* mask, std::int64_t batch, std::int64_t head) {
+  const mask::Mask& asked = required(mask, "mask").mask;
+  STOF_CHECK(asked.bound(), kInvalidArgument,
+             "mask: expected one that is bound to a shape, got {}; call stof_mask_bind() first",
+             asked.describe());
+  check_entry("batch", batch, asked.batch_extent());
+  check_entry("head", head, asked.head_extent());
+  return asked;
+}
+
+}  // namespace
+
+mask::Mask bound_to(const stof_mask* mask, const stof_score_shape* shape) {
   const stof_score_shape given = read_sized(shape, "shape");
   return required(mask, "mask")
       .mask.bind(shape_of(given), alignment_of(given.alignment, "shape.alignment"));
 }
 
-void check_below(const char* name, std::int64_t value, std::int64_t extent) {
-  STOF_CHECK(value >= 0 && value < extent, kInvalidArgument, "{}: expected 0 to {}, got {}", name,
-             extent - 1, value);
-}
-
-std::string draw_text(const mask::Mask& mask, const mask::ScoreShape& shape,
-                      const stof_draw_options& options) {
-  constexpr std::int64_t kDefaultCells = 64, kMaxCells = 4096;
-  STOF_CHECK(options.reserved == 0, kInvalidArgument, "options.reserved: expected 0, got {}",
-             options.reserved);
-  check_below("options.batch", options.batch, shape.batch);
-  check_below("options.head", options.head, shape.num_heads);
-  STOF_CHECK(options.max_cells >= 0 && options.max_cells <= kMaxCells, kInvalidArgument,
-             "options.max_cells: expected 1 to {}, or 0 for {}, got {}", kMaxCells, kDefaultCells,
-             options.max_cells);
-  const std::int64_t max_cells = options.max_cells == 0 ? kDefaultCells : options.max_cells;
-  const std::int64_t cell =
-      std::max<std::int64_t>(1, ceil_div(std::max(shape.seq_q, shape.seq_kv), max_cells));
-  std::string text;
-  for (std::int64_t q = 0; q < shape.seq_q; q += cell) {
-    for (std::int64_t k = 0; k < shape.seq_kv; k += cell)
-      text += mask::symbol(mask::exact_class(
-          mask, options.batch, options.head,
-          {q, std::min(q + cell, shape.seq_q), k, std::min(k + cell, shape.seq_kv)}));
-    text += '\n';
-  }
-  return text;
-}
-
-}  // namespace
 }  // namespace stof::capi
 
 using namespace stof::capi;
@@ -114,7 +112,7 @@ stof_status stof_mask_not(const stof_mask* a, stof_mask** mask) {
 stof_status stof_mask_bind(const stof_mask* mask, const stof_score_shape* shape,
                            stof_mask** bound) {
   return make_mask(
-      bound, [&] { return bind(mask, shape); }, "bound");
+      bound, [&] { return bound_to(mask, shape); }, "bound");
 }
 
 void stof_mask_release(stof_mask* mask) { delete mask; }
@@ -122,14 +120,34 @@ void stof_mask_release(stof_mask* mask) { delete mask; }
 stof_status stof_mask_visible(const stof_mask* mask, int64_t batch, int64_t head, int64_t q,
                               int64_t k, int32_t* visible) {
   return guard([&] {
-    const stof::mask::Mask& asked = required(mask, "mask").mask;
+    const stof::mask::Mask& asked = asked_mask(mask, batch, head);
     std::int32_t& out = required(visible, "visible");
-    STOF_CHECK(asked.bound(), kInvalidArgument,
-               "mask: expected one that is bound to a shape, got {}; call stof_mask_bind() first",
-               asked.describe());
-    check_entry("batch", batch, asked.batch_extent());
-    check_entry("head", head, asked.head_extent());
     out = asked.visible(batch, head, q, k) ? 1 : 0;
+  });
+}
+
+stof_status stof_mask_visible_keys(const stof_mask* mask, int64_t batch, int64_t head, int64_t q,
+                                   int64_t seq_kv, int64_t capacity, int64_t* keys,
+                                   int64_t* num_keys) {
+  return guard([&] {
+    const stof::mask::Mask& asked = asked_mask(mask, batch, head);
+    std::int64_t& out = required(num_keys, "num_keys");
+    STOF_CHECK(seq_kv >= 0 && seq_kv <= stof::mask::kMaxPosition, kInvalidArgument,
+               "seq_kv: expected 0 to {}, got {}", stof::mask::kMaxPosition, seq_kv);
+    STOF_CHECK(capacity >= 0, kInvalidArgument, "capacity: expected at least 0, got {}", capacity);
+    if (capacity > 0) required(keys, "keys");
+    const std::vector<std::int64_t> visible = asked.visible_keys(batch, head, q, seq_kv);
+    std::copy_n(visible.begin(), std::min<std::int64_t>(capacity, std::ssize(visible)), keys);
+    out = std::ssize(visible);
+  });
+}
+
+stof_status stof_mask_to_dense(const stof_mask* mask, const stof_score_shape* shape,
+                               const stof_tensor* visible) {
+  return guard([&] {
+    const stof::mask::Mask bound = bound_to(mask, shape);
+    write_visible(bound, shape_of(read_sized(shape, "shape")),
+                  output_of(&required(visible, "visible"), "visible"));
   });
 }
 
@@ -158,15 +176,6 @@ stof_status stof_mask_stats(const stof_mask* mask, const stof_score_shape* shape
     return compute_stats(build_block_mask(required(mask, "mask").mask, shape_of(given),
                                           alignment_of(given.alignment, "shape.alignment")))
         .to_json();
-  });
-}
-
-stof_status stof_mask_draw_text(const stof_mask* mask, const stof_score_shape* shape,
-                                const stof_draw_options* options, char** text) {
-  return make_text(text, "text", [&] {
-    const stof_draw_options given = read_sized_or_default(options, "options");
-    const stof::mask::Mask bound = bind(mask, shape);
-    return draw_text(bound, shape_of(read_sized(shape, "shape")), given);
   });
 }
 

@@ -12,6 +12,7 @@
 #include "capi/sized.h"
 #include "stof/attention.h"
 #include "stof/cuda_attention.h"
+#include "stof/gpu_info.h"
 
 struct stof_plan {
   std::variant<stof::AttentionPlan, stof::VarlenPlan, stof::cuda::AttentionPlan,
@@ -69,6 +70,11 @@ cuda::GpuModel model_of(const stof_gpu_model* model) {
   return result;
 }
 
+void check_no_stream(const void* stream, const char* name) {
+  STOF_CHECK(stream == nullptr, kInvalidArgument,
+             "{}: expected null because the plan is for the CPU, got {}", name, stream);
+}
+
 template <class Plan>
 constexpr bool kOnGpu =
     std::is_same_v<Plan, cuda::AttentionPlan> || std::is_same_v<Plan, cuda::VarlenPlan>;
@@ -89,9 +95,7 @@ void run_on(const Plan& plan, const AttentionTensors& tensors, const stof_run_op
                options.num_threads);
     plan.run(tensors, options.stream);
   } else {
-    STOF_CHECK(options.stream == nullptr, kInvalidArgument,
-               "options.stream: expected null because the plan is for the CPU, got {}",
-               options.stream);
+    check_no_stream(options.stream, "options.stream");
     STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
                "options.num_threads: expected a positive number, or 0 for all cores, got {}",
                options.num_threads);
@@ -159,6 +163,23 @@ stof_status stof_plan_attention(const stof_attention_problem* problem, const sto
   });
 }
 
+stof_status stof_plan_dense_attention(const stof_attention_problem* problem,
+                                      const stof_tensor* visible, const stof_target* target,
+                                      void* stream, stof_plan** plan) {
+  return guard([&] {
+    stof_plan*& out = required(plan, "plan");
+    const stof::AttentionProblem described = problem_of(problem);
+    const stof::TensorView given = tensor_of(visible, "visible");
+    if (const auto gpu = target_of(target)) {
+      out = new stof_plan{stof::cuda::AttentionPlan::build_dense(
+          described, given, stream, gpu->kernel, gpu->ordinal, gpu->alignment)};
+    } else {
+      check_no_stream(stream, "stream");
+      out = new stof_plan{stof::plan_attention(described, stof::mask::dense(given))};
+    }
+  });
+}
+
 stof_status stof_plan_varlen_attention(const stof_attention_problem* problem, const stof_mask* mask,
                                        int64_t num_sequences, const int64_t* cu_seqlens_q,
                                        const int64_t* cu_seqlens_kv, const stof_target* target,
@@ -180,18 +201,14 @@ stof_status stof_plan_varlen_attention(const stof_attention_problem* problem, co
 void stof_plan_release(stof_plan* plan) { delete plan; }
 
 stof_status stof_plan_describe(const stof_plan* plan, char** text) {
-  return guard([&] {
-    char*& out = required(text, "text");
-    out = copy_text(
-        std::visit([](const auto& p) { return describe(p); }, required(plan, "plan").plan));
+  return make_text(text, "text", [&] {
+    return std::visit([](const auto& p) { return describe(p); }, required(plan, "plan").plan);
   });
 }
 
 stof_status stof_plan_to_json(const stof_plan* plan, char** json) {
-  return guard([&] {
-    char*& out = required(json, "json");
-    out = copy_text(
-        std::visit([](const auto& p) { return to_json(p); }, required(plan, "plan").plan));
+  return make_text(json, "json", [&] {
+    return std::visit([](const auto& p) { return to_json(p); }, required(plan, "plan").plan);
   });
 }
 
@@ -207,13 +224,11 @@ stof_status stof_plan_run(const stof_plan* plan, const stof_attention_tensors* t
 
 stof_status stof_explain_attention(const stof_attention_problem* problem, const stof_mask* mask,
                                    const stof_gpu_model* model, char** json) {
-  return guard([&] {
-    char*& out = required(json, "json");
+  return make_text(json, "json", [&] {
     const stof::AttentionProblem described = problem_of(problem);
     const stof::mask::Mask& masked = required(mask, "mask").mask;
-    out = copy_text(
-        explain(described.describe(), masked,
-                stof::cuda::AttentionPlan::candidates(described, masked, model_of(model))));
+    return explain(described.describe(), masked,
+                   stof::cuda::AttentionPlan::candidates(described, masked, model_of(model)));
   });
 }
 
@@ -221,8 +236,7 @@ stof_status stof_explain_varlen_attention(const stof_attention_problem* problem,
                                           const stof_mask* mask, int64_t num_sequences,
                                           const int64_t* cu_seqlens_q, const int64_t* cu_seqlens_kv,
                                           const stof_gpu_model* model, char** json) {
-  return guard([&] {
-    char*& out = required(json, "json");
+  return make_text(json, "json", [&] {
     stof::AttentionProblem described = varlen_problem_of(problem);
     const stof::mask::Mask& masked = required(mask, "mask").mask;
     const auto rows_q = lengths_of(cu_seqlens_q, num_sequences, "cu_seqlens_q");
@@ -234,8 +248,12 @@ stof_status stof_explain_varlen_attention(const stof_attention_problem* problem,
       described.seq_q = std::max(described.seq_q, rows_q[i] - rows_q[i - 1]);
       described.seq_kv = std::max(described.seq_kv, rows_kv[i] - rows_kv[i - 1]);
     }
-    out = copy_text(explain(described.describe(), masked, facts));
+    return explain(described.describe(), masked, facts);
   });
+}
+
+stof_status stof_gpu_info(char** json) {
+  return make_text(json, "json", [] { return stof::gpu_info().to_json(); });
 }
 
 }  // extern "C"

@@ -20,6 +20,8 @@ int main(void) {
   fill_inputs();
 
   masks_are_right();
+  arrays_of_masks_are_right();
+  pictures_are_png();
   attention_is_right();
   packed_sequences_are_right();
   plans_say_what_they_are();

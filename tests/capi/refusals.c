@@ -30,6 +30,16 @@ void wrong_masks_are_refused(void) {
               "batch: expected");
   CHECK_FAILS(stof_mask_visible(mask, 0, 0, 0, 0, NULL), STOF_INVALID_ARGUMENT,
               "visible: expected");
+  int64_t key = -1, count = -1;
+  CHECK_FAILS(stof_mask_visible_keys(mask, 0, 2, 0, 4, 1, &key, &count), STOF_INVALID_ARGUMENT,
+              "head: expected 0 to 1, got 2");
+  CHECK_FAILS(stof_mask_visible_keys(mask, 0, 0, 0, -4, 1, &key, &count), STOF_INVALID_ARGUMENT,
+              "seq_kv: expected 0 to");
+  CHECK_FAILS(stof_mask_visible_keys(mask, 0, 0, 0, 4, -1, &key, &count), STOF_INVALID_ARGUMENT,
+              "capacity: expected at least 0");
+  CHECK_FAILS(stof_mask_visible_keys(mask, 0, 0, 0, 4, 1, NULL, &count), STOF_INVALID_ARGUMENT,
+              "keys: expected a pointer");
+  CHECK(key == -1 && count == -1);
   CHECK_FAILS(stof_mask_to_text(NULL, &text), STOF_INVALID_ARGUMENT, "mask: expected a pointer");
   CHECK_FAILS(stof_mask_to_json(mask, NULL), STOF_INVALID_ARGUMENT, "json: expected a pointer");
   CHECK_FAILS(stof_mask_fingerprint(mask, NULL), STOF_INVALID_ARGUMENT, "hex: expected a pointer");

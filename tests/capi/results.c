@@ -65,7 +65,40 @@ static void run_and_check(const stof_attention_problem* problem, const char* tex
   stof_plan_release(plan);
 }
 
+/* The same plan of an array as of the expression that made it. */
+static void run_dense_and_check(void) {
+  stof_attention_problem problem = make_problem();
+  unsigned char visible[SEQ_Q][SEQ_KV];
+  for (int i = 0; i < SEQ_Q; ++i)
+    for (int j = 0; j < SEQ_KV; ++j) visible[i][j] = (unsigned char)sees_window(i, j);
+  const int64_t shape[] = {SEQ_Q, SEQ_KV};
+  stof_tensor array = {0};
+  array.struct_size = sizeof array;
+  array.dtype = STOF_BOOL;
+  array.data = visible;
+  array.rank = 2;
+  array.shape = shape;
+  stof_plan* plan = NULL;
+  CHECK_FAILS(stof_plan_dense_attention(&problem, &array, NULL, &problem, &plan),
+              STOF_INVALID_ARGUMENT, "stream: expected null");
+  array.dtype = STOF_FLOAT32;
+  CHECK_FAILS(stof_plan_dense_attention(&problem, &array, NULL, NULL, &plan),
+              STOF_INVALID_ARGUMENT, "float32");
+  array.dtype = STOF_BOOL;
+  CHECK(plan == NULL);
+  CHECK_OK(stof_plan_dense_attention(&problem, &array, NULL, NULL, &plan));
+  memset(visible, 0, sizeof visible); /* the plan has what it needs */
+  operands o;
+  make_operands(&o, &problem);
+  poison();
+  CHECK_OK(stof_plan_run(plan, &o.all, NULL));
+  check_result(&problem, sees_window);
+  stof_plan_release(plan);
+}
+
 void attention_is_right(void) {
+  run_dense_and_check();
+
   stof_attention_problem problem = make_problem();
   /* Query 3 sees nothing. */
   const char* window = "window(2, 0) & ~(global(rows=4) & ~global(rows=3))";
@@ -191,6 +224,11 @@ void masks_are_right(void) {
   CHECK_OK(stof_mask_stats(both, &shape, &text));
   CHECK(contains(text, "\"visible_pairs\":9"));
   stof_text_release(text);
+  int64_t keys[2] = {-1, -1}, num_keys = -1;
+  CHECK_OK(stof_mask_visible_keys(both, 0, 0, 3, 4, 2, keys, &num_keys));
+  CHECK(num_keys == 3 && keys[0] == 1 && keys[1] == 2);
+  CHECK_OK(stof_mask_visible_keys(both, 0, 0, 3, 2, 0, NULL, &num_keys));
+  CHECK(num_keys == 1);
 
   /* A boolean array, and what waits for the lengths. */
   unsigned char visible[] = {1, 0, 0, 1, 1, 0};
@@ -219,11 +257,85 @@ void masks_are_right(void) {
   stof_mask_release(hidden);
 }
 
+void arrays_of_masks_are_right(void) {
+  enum { SEQ = 67, STRIDE = 2 * SEQ + 1 }; /* more than one word of bits; every second element */
+  static unsigned char got[2 * SEQ * STRIDE];
+  memset(got, 9, sizeof got);
+  stof_mask* mask = parse("per_head([causal, window(1, 3)])");
+  stof_score_shape shape = {0};
+  shape.struct_size = sizeof shape;
+  shape.batch = 1, shape.num_heads = 2, shape.seq_q = shape.seq_kv = SEQ;
+  const int64_t extents[] = {1, 2, SEQ, SEQ}, strides[] = {0, SEQ * STRIDE, STRIDE, 2};
+  stof_tensor array = {0};
+  array.struct_size = sizeof array;
+  array.dtype = STOF_BOOL;
+  array.data = got;
+  array.rank = 4;
+  array.shape = extents;
+  array.strides = strides;
+  CHECK_OK(stof_mask_to_dense(mask, &shape, &array));
+  int wrong = 0;
+  for (int h = 0; h < 2; ++h)
+    for (int i = 0; i < SEQ; ++i)
+      for (int j = 0; j < STRIDE; ++j) {
+        const int key = j / 2, sees = h == 0 ? key <= i : key >= i - 1 && key <= i + 3;
+        wrong += got[(h * SEQ + i) * STRIDE + j] != (j % 2 == 0 && key < SEQ ? sees : 9);
+      }
+  CHECK(wrong == 0);
+
+  shape.num_heads = 1;
+  CHECK_FAILS(stof_mask_to_dense(mask, &shape, &array), STOF_INVALID_ARGUMENT, "per_head");
+  shape.num_heads = 2, shape.seq_q = 4;
+  CHECK_FAILS(stof_mask_to_dense(mask, &shape, &array), STOF_INVALID_ARGUMENT,
+              "visible.shape: expected [1, 2, 4, 67]");
+  shape.seq_q = SEQ, array.dtype = STOF_UINT8;
+  CHECK_FAILS(stof_mask_to_dense(mask, &shape, &array), STOF_INVALID_ARGUMENT,
+              "visible.dtype: expected bool");
+  stof_mask_release(mask);
+}
+
+static void check_png(const stof_mask* mask, const stof_score_shape* shape, int32_t kind) {
+  static const unsigned char signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  stof_png_options options = {0};
+  options.struct_size = sizeof options;
+  options.kind = kind;
+  options.title = "causal";
+  unsigned char* png = NULL;
+  size_t size = 0;
+  CHECK_OK(stof_mask_draw_png(mask, shape, kind == 0 ? NULL : &options, &png, &size));
+  CHECK(size > 100 && memcmp(png, signature, sizeof signature) == 0);
+  CHECK(size > 100 && memcmp(png + size - 8, "IEND", 4) == 0);
+  stof_bytes_release(png);
+  png = NULL, size = 7;
+  options.kind = 2;
+  CHECK_FAILS(stof_mask_draw_png(mask, shape, &options, &png, &size), STOF_INVALID_ARGUMENT,
+              "options.kind");
+  options.kind = kind, options.max_pixels = 3;
+  CHECK_FAILS(stof_mask_draw_png(mask, shape, &options, &png, &size), STOF_INVALID_ARGUMENT,
+              "max_pixels");
+  CHECK(png == NULL && size == 7);
+}
+
+void pictures_are_png(void) {
+  stof_mask* mask = parse("causal");
+  stof_score_shape shape = {0};
+  shape.struct_size = sizeof shape;
+  shape.batch = shape.num_heads = 1, shape.seq_q = shape.seq_kv = 200;
+  check_png(mask, &shape, STOF_DRAW_PAIRS);
+  check_png(mask, &shape, STOF_DRAW_TILES);
+  stof_mask_release(mask);
+  stof_bytes_release(NULL);
+}
+
 void plans_say_what_they_are(void) {
   stof_attention_problem problem = make_problem();
   stof_mask* mask = parse("causal");
   stof_plan* plan = NULL;
   char* text = NULL;
+  CHECK_OK(stof_gpu_info(&text));
+  CHECK(contains(text, "\"problem\""));
+  stof_text_release(text);
+  text = NULL;
   CHECK_OK(stof_plan_attention(&problem, mask, NULL, &plan));
   CHECK_OK(stof_plan_describe(plan, &text));
   CHECK(contains(text, "float32"));

@@ -19,19 +19,21 @@ void append_bytes(void* text, void* data, int size) {
 
 }  // namespace
 
-void save_png(const Image& image, const std::string& path) {
+std::string encode_png(const Image& image) {
   const std::int64_t pixels = image.width * image.height;
   STOF_CHECK(image.width >= 1 && image.height >= 1 && image.width <= 1 << 15 &&
                  image.height <= 1 << 15 && std::ssize(image.rgb) == 3 * pixels,
-             kInvalidArgument, "{}: expected an image of 1 to 32768 pixels a side, got {} x {}",
-             path, image.width, image.height);
+             kInvalidArgument, "PNG: expected an image of 1 to 32768 pixels a side, got {} x {}",
+             image.width, image.height);
   std::string png;
   const int width = static_cast<int>(image.width), height = static_cast<int>(image.height);
   const int done =
       stbi_write_png_to_func(append_bytes, &png, width, height, 3, image.rgb.data(), 3 * width);
-  STOF_CHECK(done != 0, kOutOfMemory, "{}: an image of {} x {} pixels does not fit in memory", path,
+  STOF_CHECK(done != 0, kOutOfMemory, "PNG: an image of {} x {} pixels does not fit in memory",
              width, height);
-  write_file(path, png);
+  return png;
 }
+
+void save_png(const Image& image, const std::string& path) { write_file(path, encode_png(image)); }
 
 }  // namespace stof::mask

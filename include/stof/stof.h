@@ -298,6 +298,107 @@ stof_status stof_explain_varlen_attention(const stof_attention_problem* problem,
                                           const int64_t* cu_seqlens_q, const int64_t* cu_seqlens_kv,
                                           const stof_gpu_model* model, char** json);
 
+/* --- block lists that a GPU makes ------------------------------------------------------------ */
+
+/* Query block i is rows i * block_q and on, key block j keys j * block_kv and on. */
+typedef struct stof_block_list_shape {
+  uint32_t struct_size;
+  int32_t per_kv_head; /* one list for all query heads of a key/value head */
+  int64_t block_q;     /* multiples of 64; 0: 64 */
+  int64_t block_kv;
+  int64_t max_blocks;    /* most ids of a query block; 0: as many as there are key blocks */
+  double expected_share; /* of key blocks in a list, up to 1: for the choice of kernel; 0: 0.25 */
+  /* Null, or how many keys of each key block exist, its first ones; copied. */
+  const int64_t* key_block_sizes;
+  int64_t num_key_block_sizes;
+} stof_block_list_shape;
+
+/* An attention problem whose mask is lists of key blocks in device memory, new ones for each call
+ * if need be. */
+typedef struct stof_block_list_plan stof_block_list_plan;
+
+/* The target must be a GPU. Until the first update nothing is visible. */
+stof_status stof_plan_block_lists(const stof_attention_problem* problem,
+                                  const stof_block_list_shape* shape, const stof_target* target,
+                                  stof_block_list_plan** plan);
+void stof_block_list_plan_release(stof_block_list_plan* plan);
+/* As stof_plan_to_json() of a GPU plan; tiles are 0. */
+stof_status stof_block_list_plan_to_json(const stof_block_list_plan* plan, char** json);
+/* Takes the lists as they are when the stream comes to it. counts: int32
+ * [batch|1, heads|1, query blocks], ids: int32 [batch|1, heads|1, query blocks, up to max_blocks],
+ * of which the first `count` of a row are read, in any order; device memory, any strides. Heads are
+ * query heads, or key/value heads with per_kv_head. Neither this nor running allocates, compiles or
+ * synchronises: both can be captured in a CUDA graph. Wrong ids are left out, and remembered. */
+stof_status stof_block_list_plan_update(const stof_block_list_plan* plan, const stof_tensor* counts,
+                                        const stof_tensor* ids, void* stream);
+/* As stof_plan_run() of a GPU plan, with the lists of the last update. */
+stof_status stof_block_list_plan_run(const stof_block_list_plan* plan,
+                                     const stof_attention_tensors* tensors, void* stream);
+/* Waits for the stream; STOF_INVALID_ARGUMENT names the first wrong entry since the last check. */
+stof_status stof_block_list_plan_check(const stof_block_list_plan* plan, void* stream);
+
+/* --- decoding on a GPU ----------------------------------------------------------------------- */
+
+/* A step of decoding against a key/value cache: the seq_q queries of a sequence are its newest
+ * tokens, query i at key length - seq_q + i. */
+typedef struct stof_decode_problem {
+  uint32_t struct_size;
+  int32_t dtype; /* of q, k, v, out: STOF_FLOAT16 or STOF_BFLOAT16 */
+  int64_t batch;
+  int64_t num_heads_q;
+  int64_t num_heads_kv; /* divides num_heads_q */
+  int64_t seq_q;        /* 1 to 16 */
+  int64_t max_seq_kv;   /* most keys of a sequence, the new tokens' included */
+  int64_t head_dim_qk;  /* 8 to 256, multiples of 8 */
+  int64_t head_dim_v;
+  int64_t page_size;    /* rows of a cache page, a multiple of 16 up to 256; 0: contiguous */
+  int32_t lengths;      /* 1: a tensor gives each sequence's keys; 0: all have max_seq_kv */
+  int32_t no_causal;    /* 1: keys after the query are seen as well, and window_right is 0 */
+  int64_t window_right; /* keys seen after the query */
+  int32_t has_window_left;
+  int32_t has_scale;   /* as of stof_attention_problem */
+  int64_t window_left; /* with has_window_left: keys seen before the query */
+  int64_t sink_tokens; /* first keys that stay visible whatever the window */
+  float scale;
+  float softcap;
+  int32_t alibi;
+  int32_t sink;
+  int32_t return_lse;
+  int32_t reserved;
+} stof_decode_problem;
+
+/* Operands in device memory, null where the problem has none; aligned to 16 bytes, last stride 1.
+ * Rows and pages past a sequence's length are not read. */
+typedef struct stof_decode_tensors {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const stof_tensor* q;            /* [batch, num_heads_q, seq_q, head_dim_qk] */
+  const stof_tensor* k;            /* [batch, num_heads_kv, max_seq_kv, head_dim_qk], paged:
+                                    * [pages, num_heads_kv, page_size, head_dim_qk] */
+  const stof_tensor* v;            /* likewise with head_dim_v */
+  const stof_tensor* out;          /* [batch, num_heads_q, seq_q, head_dim_v] */
+  const stof_tensor* lse;          /* float32 [batch, num_heads_q, seq_q], contiguous */
+  const stof_tensor* lengths;      /* int32 [batch], read when the kernel runs */
+  const stof_tensor* page_table;   /* int32 [batch, pages of a sequence] */
+  const stof_tensor* alibi_slopes; /* float32 [num_heads_q] */
+  const stof_tensor* sink;         /* float32 [num_heads_q] */
+} stof_decode_tensors;
+
+typedef struct stof_decode_plan stof_decode_plan;
+
+/* The target must be a GPU; its alignment is 0 or 16 and its kernel null. With a mask, of the
+ * scores [seq_q, max_seq_kv] aligned at the bottom right, there is no window and no_causal is 0;
+ * mask null: causal, or as the window says. */
+stof_status stof_plan_decode(const stof_decode_problem* problem, const stof_mask* mask,
+                             const stof_target* target, stof_decode_plan** plan);
+void stof_decode_plan_release(stof_decode_plan* plan);
+/* JSON: {"problem", "kernel", "blocks", "workspace_bytes", "device_bytes", "build_ms"}. */
+stof_status stof_decode_plan_to_json(const stof_decode_plan* plan, char** json);
+/* Neither allocates, compiles nor synchronises: a captured call serves lengths, pages and caches
+ * that change in place. A plan works on one stream at a time. */
+stof_status stof_decode_plan_run(const stof_decode_plan* plan, const stof_decode_tensors* tensors,
+                                 void* stream);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

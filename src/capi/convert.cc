@@ -24,18 +24,6 @@ static_assert(STOF_INT32 == static_cast<int>(DType::kInt32));
 static_assert(STOF_UINT64 == static_cast<int>(DType::kUInt64));
 static_assert(STOF_INT64 == static_cast<int>(DType::kInt64));
 
-DType dtype_of(std::int32_t value, const char* name) {
-  STOF_CHECK(value >= STOF_FLOAT32 && value <= STOF_INT64, kInvalidArgument,
-             "{}.dtype: expected {} (STOF_FLOAT32) to {} (STOF_INT64), got {}", name,
-             static_cast<int>(STOF_FLOAT32), static_cast<int>(STOF_INT64), value);
-  return static_cast<DType>(value);
-}
-
-/// A tensor that may be absent.
-TensorView optional_of(const stof_tensor* tensor, const char* name) {
-  return tensor == nullptr ? TensorView{} : tensor_of(tensor, name);
-}
-
 /// All but batch and lengths.
 AttentionProblem options_of(const stof_attention_problem& given) {
   AttentionProblem problem;
@@ -89,6 +77,13 @@ mask::ScoreShape shape_of(const stof_score_shape& shape) {
   return {shape.batch, shape.num_heads, shape.seq_q, shape.seq_kv};
 }
 
+DType dtype_of(std::int32_t value, const char* name) {
+  STOF_CHECK(value >= STOF_FLOAT32 && value <= STOF_INT64, kInvalidArgument,
+             "{}.dtype: expected {} (STOF_FLOAT32) to {} (STOF_INT64), got {}", name,
+             static_cast<int>(STOF_FLOAT32), static_cast<int>(STOF_INT64), value);
+  return static_cast<DType>(value);
+}
+
 TensorView tensor_of(const stof_tensor* tensor, const char* name) try {
   const stof_tensor given = read_sized(tensor, name);
   STOF_CHECK(given.rank >= 0 && given.rank <= Dims::kMaxRank, kInvalidArgument,
@@ -109,6 +104,10 @@ TensorView tensor_of(const stof_tensor* tensor, const char* name) try {
   const std::string message = error.what();
   if (message.starts_with(name)) throw;
   throw Error(error.code(), std::string(name) + ": " + message);
+}
+
+TensorView optional_of(const stof_tensor* tensor, const char* name) {
+  return tensor == nullptr ? TensorView{} : tensor_of(tensor, name);
 }
 
 MutableTensorView output_of(const stof_tensor* tensor, const char* name) {

@@ -10,12 +10,15 @@
 
 namespace stof::capi {
 
+/// `name` is the struct that has the field.
+DType dtype_of(std::int32_t value, const char* name);
 /// 0 or 1.
 bool flag_of(std::int32_t value, const char* name);
 mask::Alignment alignment_of(std::int32_t value, const char* name);
 mask::ScoreShape shape_of(const stof_score_shape& shape);
 TensorView tensor_of(const stof_tensor* tensor, const char* name);
-/// Null: one without data.
+/// A tensor that may be absent; null: one without data.
+TensorView optional_of(const stof_tensor* tensor, const char* name);
 MutableTensorView output_of(const stof_tensor* tensor, const char* name);
 AttentionProblem problem_of(const stof_attention_problem* problem);
 /// batch, seq_q and seq_kv are left to the cumulative lengths.

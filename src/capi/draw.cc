@@ -88,8 +88,8 @@ stof_status stof_mask_draw_png(const stof_mask* mask, const stof_score_shape* sh
   return guard([&] {
     unsigned char*& out = required(png, "png");
     std::size_t& size = required(num_bytes, "num_bytes");
-    const std::string bytes = stof::mask::encode_png(
-        draw_image(mask, shape, read_sized_or_default(options, "options")));
+    const std::string bytes =
+        stof::mask::encode_png(draw_image(mask, shape, read_sized_or_default(options, "options")));
     auto* const copy = static_cast<unsigned char*>(std::malloc(bytes.size()));
     STOF_CHECK(copy != nullptr, kOutOfMemory, "no memory for a picture of {} bytes", bytes.size());
     std::memcpy(copy, bytes.data(), bytes.size());

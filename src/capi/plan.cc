@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 #include <variant>
 
@@ -10,6 +9,7 @@
 #include "capi/guard.h"
 #include "capi/mask.h"
 #include "capi/sized.h"
+#include "capi/target.h"
 #include "stof/attention.h"
 #include "stof/cuda_attention.h"
 #include "stof/gpu_info.h"
@@ -22,53 +22,6 @@ struct stof_plan {
 
 namespace stof::capi {
 namespace {
-
-constexpr int kDefaultAlignment = 16;
-
-/// What a GPU plan is built for; nothing on the CPU.
-struct GpuTarget {
-  std::string kernel;
-  int ordinal = 0;
-  int alignment = kDefaultAlignment;
-};
-
-int alignment_bytes(std::int32_t value, const char* name) {
-  STOF_CHECK(value >= 0, kInvalidArgument, "{}: expected 0 for {}, or a positive number, got {}",
-             name, kDefaultAlignment, value);
-  return value == 0 ? kDefaultAlignment : value;
-}
-
-std::optional<GpuTarget> target_of(const stof_target* target) {
-  const stof_target given = read_sized_or_default(target, "target");
-  if (given.device == STOF_CPU) {
-    STOF_CHECK(given.ordinal == 0 && given.alignment == 0 && given.kernel == nullptr,
-               kInvalidArgument,
-               "target: expected ordinal and alignment 0 and kernel null for STOF_CPU, got {}, {} "
-               "and {}; set device to STOF_GPU",
-               given.ordinal, given.alignment, given.kernel == nullptr ? "null" : given.kernel);
-    return std::nullopt;
-  }
-  STOF_CHECK(given.device == STOF_GPU, kInvalidArgument,
-             "target.device: expected {} (STOF_CPU) or {} (STOF_GPU), got {}",
-             static_cast<int>(STOF_CPU), static_cast<int>(STOF_GPU), given.device);
-  return GpuTarget{given.kernel == nullptr ? "" : given.kernel, given.ordinal,
-                   alignment_bytes(given.alignment, "target.alignment")};
-}
-
-cuda::GpuModel model_of(const stof_gpu_model* model) {
-  const stof_gpu_model given = read_sized_or_default(model, "model");
-  STOF_CHECK(given.compute_capability >= 0, kInvalidArgument,
-             "model.compute_capability: expected major * 10 + minor, got {}",
-             given.compute_capability);
-  STOF_CHECK(given.num_sms >= 0, kInvalidArgument,
-             "model.num_sms: expected a positive number, or 0 for the H200's, got {}",
-             given.num_sms);
-  cuda::GpuModel result;
-  if (given.compute_capability != 0) result.compute_capability = given.compute_capability;
-  if (given.num_sms != 0) result.num_sms = given.num_sms;
-  result.alignment = alignment_bytes(given.alignment, "model.alignment");
-  return result;
-}
 
 void check_no_stream(const void* stream, const char* name) {
   STOF_CHECK(stream == nullptr, kInvalidArgument,
@@ -114,14 +67,7 @@ std::string describe(const Plan& plan) {
 template <class Plan>
 std::string to_json(const Plan& plan) {
   if constexpr (kOnGpu<Plan>) {
-    const cuda::PlanFacts& facts = plan.facts();
-    return nlohmann::ordered_json{{"problem", plan.problem().describe()},
-                                  {"kernel", facts.kernel},
-                                  {"tiles", facts.tiles},
-                                  {"device_bytes", facts.device_bytes},
-                                  {"build_ms", facts.build_ms},
-                                  {"predicted_us", facts.predicted_us}}
-        .dump();
+    return facts_json(plan.problem().describe(), plan.facts());
   } else {
     return plan.to_json();
   }

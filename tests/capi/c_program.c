@@ -28,6 +28,8 @@ int main(void) {
   wrong_masks_are_refused();
   wrong_problems_are_refused();
   wrong_tensors_are_refused();
+  wrong_block_lists_are_refused();
+  wrong_decoding_is_refused();
   printf("%d checks failed\n", num_failed);
   return num_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

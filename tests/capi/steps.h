@@ -11,5 +11,7 @@ void plans_say_what_they_are(void);
 void wrong_masks_are_refused(void);
 void wrong_problems_are_refused(void);
 void wrong_tensors_are_refused(void);
+void wrong_block_lists_are_refused(void);
+void wrong_decoding_is_refused(void);
 
 #endif

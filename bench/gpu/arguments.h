@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <string>
 #include <vector>
@@ -68,5 +69,11 @@ class Arguments {
   std::FILE* json_ = nullptr;
   std::vector<std::string> names_;
 };
+
+/// The exit code of a program that cannot go on; says why.
+inline int give_up(const std::exception& error) {
+  std::fprintf(stderr, "BAD: %s\n", error.what());
+  return 1;
+}
 
 }  // namespace stof::bench

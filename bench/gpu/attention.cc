@@ -242,7 +242,7 @@ void run_case(const cuda::Device& device, const bench::DeviceTensors& data,
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   std::string kernel_part, masks_folder;
   const bench::Arguments arguments(argc, argv,
@@ -271,4 +271,6 @@ int main(int argc, char** argv) {
         run_case(device, data, problem, name, expression, kernel_part, arguments.json());
   }
   return 0;
+} catch (const std::exception& error) {
+  return stof::bench::give_up(error);
 }

@@ -217,7 +217,7 @@ void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::
   if (json != nullptr)
     std::fprintf(
         json,
-        "{\"bench\":\"decode\",\"gpu\":\"%s\",\"case\":\"%s\",\"B\":%ld,\"H\":%ld,\"Hk\":%ld,"
+        "{\"gpu\":\"%s\",\"case\":\"%s\",\"B\":%ld,\"H\":%ld,\"Hk\":%ld,"
         "\"seq_q\":%ld,\"keys\":%ld,\"D\":%ld,\"page\":%ld,\"us\":%.2f,\"gb_s\":%.0f,"
         "\"copy_gb_s\":%.0f,\"share\":%.4f,\"kernel\":\"%s\",\"good\":%s}\n",
         device.facts().name.c_str(), c.name, c.batch, c.heads_q, c.heads_kv, c.seq_q, c.keys,
@@ -227,7 +227,7 @@ void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   const bench::Arguments arguments(argc, argv);
   std::vector<std::string> names;
@@ -251,4 +251,6 @@ int main(int argc, char** argv) {
     }
   }
   return failed > 0;
+} catch (const std::exception& error) {
+  return stof::bench::give_up(error);
 }

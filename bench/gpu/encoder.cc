@@ -102,17 +102,13 @@ void run_model(const Model& model, std::FILE* json) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   const bench::Arguments arguments(argc, argv);
   arguments.expect_names({});
-  int code = 0;
-  try {
-    std::printf("%s\n", cuda::Device::open().facts().name.c_str());
-    for (const Model& model : kModels) run_model(model, arguments.json());
-  } catch (const std::exception& error) {
-    std::printf("BAD: %s\n", error.what());
-    code = 1;
-  }
-  return code;
+  std::printf("%s\n", cuda::Device::open().facts().name.c_str());
+  for (const Model& model : kModels) run_model(model, arguments.json());
+  return 0;
+} catch (const std::exception& error) {
+  return stof::bench::give_up(error);
 }

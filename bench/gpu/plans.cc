@@ -256,7 +256,7 @@ void run_grid(const cuda::Device& device, const GridCase& c, std::FILE* json) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
   const bench::Arguments arguments(argc, argv);
   std::vector<std::string> names;
@@ -281,4 +281,6 @@ int main(int argc, char** argv) {
   run(kDenseCases, run_dense);
   run(kGridCases, run_grid);
   return failed > 0;
+} catch (const std::exception& error) {
+  return stof::bench::give_up(error);
 }

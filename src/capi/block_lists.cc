@@ -24,9 +24,8 @@ cuda::BlockListShape list_shape_of(const stof_block_list_shape* shape) {
   STOF_CHECK(given.num_key_block_sizes >= 0, kInvalidArgument,
              "shape.num_key_block_sizes: expected at least 0, got {}", given.num_key_block_sizes);
   if (given.num_key_block_sizes > 0)
-    result.key_block_sizes.assign(
-        &required(given.key_block_sizes, "shape.key_block_sizes"),
-        given.key_block_sizes + given.num_key_block_sizes);
+    result.key_block_sizes.assign(&required(given.key_block_sizes, "shape.key_block_sizes"),
+                                  given.key_block_sizes + given.num_key_block_sizes);
   else
     STOF_CHECK(given.key_block_sizes == nullptr, kInvalidArgument,
                "shape.num_key_block_sizes: expected the number of key_block_sizes, got 0");
@@ -48,8 +47,8 @@ stof_status stof_plan_block_lists(const stof_attention_problem* problem,
     const stof::AttentionProblem described = problem_of(problem);
     const stof::cuda::BlockListShape lists = list_shape_of(shape);
     const GpuTarget gpu = gpu_target_of(target);
-    out = new stof_block_list_plan{stof::cuda::BlockListPlan::build(
-        described, lists, gpu.kernel, gpu.ordinal, gpu.alignment)};
+    out = new stof_block_list_plan{
+        stof::cuda::BlockListPlan::build(described, lists, gpu.kernel, gpu.ordinal, gpu.alignment)};
   });
 }
 
@@ -62,12 +61,11 @@ stof_status stof_block_list_plan_to_json(const stof_block_list_plan* plan, char*
   });
 }
 
-stof_status stof_block_list_plan_update(const stof_block_list_plan* plan,
-                                        const stof_tensor* counts, const stof_tensor* ids,
-                                        void* stream) {
+stof_status stof_block_list_plan_update(const stof_block_list_plan* plan, const stof_tensor* counts,
+                                        const stof_tensor* ids, void* stream) {
   return guard([&] {
-    required(plan, "plan").plan.update({tensor_of(counts, "counts"), tensor_of(ids, "ids")},
-                                       stream);
+    required(plan, "plan")
+        .plan.update({tensor_of(counts, "counts"), tensor_of(ids, "ids")}, stream);
   });
 }
 

@@ -57,12 +57,9 @@ GpuTarget gpu_target_of(const stof_target* target) {
 }
 
 std::string facts_json(const std::string& problem, const cuda::PlanFacts& facts) {
-  return nlohmann::ordered_json{{"problem", problem},
-                                {"kernel", facts.kernel},
-                                {"tiles", facts.tiles},
-                                {"device_bytes", facts.device_bytes},
-                                {"build_ms", facts.build_ms},
-                                {"predicted_us", facts.predicted_us}}
+  return nlohmann::ordered_json{{"problem", problem},         {"kernel", facts.kernel},
+                                {"tiles", facts.tiles},       {"device_bytes", facts.device_bytes},
+                                {"build_ms", facts.build_ms}, {"predicted_us", facts.predicted_us}}
       .dump();
 }
 

@@ -113,12 +113,13 @@ struct Case {
     k = normal(draw, p.dtype, shape(p.num_heads_kv, p.seq_kv, rows_kv, p.head_dim_qk));
     v = normal(draw, p.dtype, shape(p.num_heads_kv, p.seq_kv, rows_kv, p.head_dim_v));
     out = poisoned(p.dtype, shape(p.num_heads_q, p.seq_q, rows_q, p.head_dim_v));
-    lse = poisoned(STOF_FLOAT32, packed ? Shape{p.num_heads_q, rows_q}
-                                        : Shape{p.batch, p.num_heads_q, p.seq_q});
+    lse = poisoned(STOF_FLOAT32,
+                   packed ? Shape{p.num_heads_q, rows_q} : Shape{p.batch, p.num_heads_q, p.seq_q});
     for (Tensor* tensor : {&q, &k, &v, &out, &lse}) tensor->upload();
   }
 
-  void with_tensors(bool on_device, const std::function<stof_status(stof_attention_tensors&)>& run) {
+  void with_tensors(bool on_device,
+                    const std::function<stof_status(stof_attention_tensors&)>& run) {
     stof_tensor views[] = {q.view(on_device), k.view(on_device), v.view(on_device),
                            out.view(on_device), lse.view(on_device)};
     stof_attention_tensors tensors{};
@@ -377,7 +378,8 @@ int main() try {
       } catch (const std::exception& error) {
         wrong = error.what();
       }
-      if (!wrong.empty()) std::printf("%s, seed %d: %s\n", name, static_cast<int>(seed), wrong.c_str());
+      if (!wrong.empty())
+        std::printf("%s, seed %d: %s\n", name, static_cast<int>(seed), wrong.c_str());
       ++(wrong.empty() ? passed : failed);
     }
   std::printf("%d passed, %d failed on %s\n", passed, failed, device.facts().name.c_str());

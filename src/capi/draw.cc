@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 #include "capi/convert.h"
 #include "capi/guard.h"
@@ -92,7 +91,7 @@ stof_status stof_mask_draw_png(const stof_mask* mask, const stof_score_shape* sh
         stof::mask::encode_png(draw_image(mask, shape, read_sized_or_default(options, "options")));
     auto* const copy = static_cast<unsigned char*>(std::malloc(bytes.size()));
     STOF_CHECK(copy != nullptr, kOutOfMemory, "no memory for a picture of {} bytes", bytes.size());
-    std::memcpy(copy, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), copy);
     out = copy;
     size = bytes.size();
   });

@@ -13,13 +13,14 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["core", "tensor", "mask", "plan", "graph", "fusion", "codegen", "jit", "backend/cpu",
+LAYERS = ["core", "tensor", "expr", "mask", "plan", "graph", "fusion", "codegen", "jit", "backend/cpu",
           "backend/cuda", "exec", "tune", "model", "capi", "cli"]
 
 # The layer of each public header. A new header must be named here: that is how its layer is decided.
 PUBLIC_HEADERS = {
     "error.h": "core", "fingerprint.h": "core", "dtype.h": "core", "version.h": "core",
     "tensor.h": "tensor", "npy.h": "tensor", "safetensors.h": "tensor", "checkpoint.h": "tensor",
+    "expression.h": "expr",
     "mask.h": "mask", "block_mask.h": "mask", "mask_draw.h": "mask",
     "mask_plan.h": "plan",
     "attention.h": "backend/cpu",

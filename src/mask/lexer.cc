@@ -6,9 +6,9 @@
 #include <limits>
 #include <system_error>
 
+#include "core/caret.h"
 #include "core/check.h"
 #include "core/text.h"
-#include "mask/caret.h"
 
 namespace stof::mask {
 namespace {
@@ -47,7 +47,8 @@ Token Lexer::next() {
     token.kind = TokenKind::kSign;
   } else {
     throw_error(ErrorCode::kInvalidArgument, "{}",
-                message_with_caret(c == '!' ? "unexpected \"!\"; write ~ for not"
+                message_with_caret("mask",
+                                   c == '!' ? "unexpected \"!\"; write ~ for not"
                                             : "unexpected character; expected a mask name, a "
                                               "number, a string or one of ( ) [ ] , = & | ~",
                                    text_, begin));
@@ -87,13 +88,15 @@ Token Lexer::number(std::size_t begin) {
   if (error == std::errc::result_out_of_range) {
     throw_error(
         ErrorCode::kInvalidArgument, "{}",
-        message_with_caret(fmt::format("number out of range: expected at most {}, got {}",
+        message_with_caret("mask",
+                           fmt::format("number out of range: expected at most {}, got {}",
                                        std::numeric_limits<std::uint64_t>::max(), token.describe()),
                            text_, begin));
   }
   if (error != std::errc()) {
     throw_error(ErrorCode::kInvalidArgument, "{}",
-                message_with_caret(fmt::format("expected a number such as 256, -1 or 0.5, got {}",
+                message_with_caret("mask",
+                                   fmt::format("expected a number such as 256, -1 or 0.5, got {}",
                                                quote_text(token.text)),
                                    text_, begin));
   }
@@ -105,7 +108,7 @@ Token Lexer::string(std::size_t begin) {
   const std::size_t end = text_.find_first_of("\"\n", begin + 1);
   if (end == std::string_view::npos || text_[end] == '\n') {
     throw_error(ErrorCode::kInvalidArgument, "{}",
-                message_with_caret("string without a closing \"", text_, begin));
+                message_with_caret("mask", "string without a closing \"", text_, begin));
   }
   at_ = end + 1;
   Token token;

@@ -2,8 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "core/caret.h"
 #include "core/check.h"
-#include "mask/caret.h"
 #include "mask/lexer.h"
 #include "mask/nesting.h"
 #include "mask/registry.h"
@@ -47,7 +47,7 @@ class Parser {
 
   [[noreturn]] void fail(std::size_t offset, std::string_view message,
                          ErrorCode code = ErrorCode::kInvalidArgument) {
-    throw Error(code, message_with_caret(message, lexer_.text(), offset));
+    throw Error(code, message_with_caret("mask", message, lexer_.text(), offset));
   }
 
   Token take() {

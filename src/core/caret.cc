@@ -1,4 +1,4 @@
-#include "mask/caret.h"
+#include "core/caret.h"
 
 #include <fmt/core.h>
 #include <utf8proc.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace stof::mask {
+namespace stof {
 namespace {
 
 /// Terminal columns shown of a long line, without the "..." on either side.
@@ -64,8 +64,8 @@ std::size_t first_shown(const std::vector<Cell>& cells, std::size_t caret) {
 
 }  // namespace
 
-std::string message_with_caret(std::string_view message, std::string_view text,
-                               std::size_t offset) {
+std::string message_with_caret(std::string_view subject, std::string_view message,
+                               std::string_view text, std::size_t offset) {
   offset = std::min(offset, text.size());
   const std::size_t newline = offset == 0 ? std::string_view::npos : text.rfind('\n', offset - 1);
   const std::size_t begin = newline == std::string_view::npos ? 0 : newline + 1;
@@ -92,8 +92,8 @@ std::string message_with_caret(std::string_view message, std::string_view text,
   if (text.find('\n') != std::string_view::npos) {
     where = fmt::format("line {}, ", 1 + std::count(text.begin(), text.begin() + begin, '\n'));
   }
-  return fmt::format("mask, {}column {}: {}\n  {}\n  {}^", where, caret + 1, message, shown,
+  return fmt::format("{}, {}column {}: {}\n  {}\n  {}^", subject, where, caret + 1, message, shown,
                      std::string(indent, ' '));
 }
 
-}  // namespace stof::mask
+}  // namespace stof

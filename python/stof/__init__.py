@@ -1,0 +1,56 @@
+"""Masked (sparse) attention that is fast because what no query sees is never computed.
+
+``stof.attention(q, k, v, mask)`` takes NumPy arrays and torch tensors, on the CPU and on NVIDIA GPUs.
+``stof.masks`` has the masks, ``stof.plan`` prepares a call once. docs/python.md tells more.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import masks
+from ._native import library
+from .attention import CacheInfo, attention, cache_clear, cache_info
+from .errors import (
+    Corrupt,
+    CudaError,
+    InternalError,
+    InvalidArgument,
+    IoError,
+    JitError,
+    NotFound,
+    OutOfMemory,
+    StofError,
+    Unsupported,
+)
+from .mask import Mask
+from .planning import Plan, _after_fork, plan
+from .problem import PositionBias
+
+__version__: str = library().stof_version().decode()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+__all__ = [
+    "CacheInfo",
+    "Corrupt",
+    "CudaError",
+    "InternalError",
+    "InvalidArgument",
+    "IoError",
+    "JitError",
+    "Mask",
+    "NotFound",
+    "OutOfMemory",
+    "Plan",
+    "PositionBias",
+    "StofError",
+    "Unsupported",
+    "__version__",
+    "attention",
+    "cache_clear",
+    "cache_info",
+    "masks",
+    "plan",
+]

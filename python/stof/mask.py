@@ -1,0 +1,280 @@
+"""The class Mask. The functions that make masks are in masks.py."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+from ._native import bytes_of, check, json_of, library, structs, text_of
+from .arrays import adopt, native_tensor
+from .errors import InvalidArgument
+
+_FINGERPRINT_BYTES = 33  # 32 hexadecimal digits and a NUL
+
+
+class Mask:
+    """An immutable mask. ``a & b``, ``a | b`` and ``~a`` make new ones.
+
+    Equal, with equal hashes, where the canonical forms are; pickled by its JSON. Threads may share it.
+    Made by the functions of stof.masks.
+    """
+
+    __slots__ = ("_handle", "_fingerprint", "_hash", "_release", "__weakref__")
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._release = library().stof_mask_release
+        self._fingerprint: str | None = None
+        self._hash: int | None = None
+
+    def __del__(self, _none: None = None) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None:
+            self._release(handle)
+
+    # --- algebra ---------------------------------------------------------------------------------
+
+    def __and__(self, other: Mask) -> Mask:
+        if not isinstance(other, Mask):
+            return NotImplemented
+        return made(library().stof_mask_and, self._handle, other._handle)
+
+    def __or__(self, other: Mask) -> Mask:
+        if not isinstance(other, Mask):
+            return NotImplemented
+        return made(library().stof_mask_or, self._handle, other._handle)
+
+    def __invert__(self) -> Mask:
+        return made(library().stof_mask_not, self._handle)
+
+    def __bool__(self) -> bool:
+        raise InvalidArgument(
+            "mask: expected & | ~ to join masks, got a truth test; `and`, `or` and `not` do not work "
+            "on masks"
+        )
+
+    def bind(
+        self,
+        seq_q: int,
+        seq_kv: int | None = None,
+        *,
+        batch: int = 1,
+        num_heads: int = 1,
+        alignment: str = "top_left",
+    ) -> Mask:
+        """The mask resolved for these lengths, every array checked against them. Planning does it by
+        itself."""
+        shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
+        return made(library().stof_mask_bind, self._handle, ctypes.byref(shape))
+
+    # --- what it sees ----------------------------------------------------------------------------
+
+    def visible(self, q: int, k: int, *, batch: int = 0, head: int = 0) -> bool:
+        """Whether query q sees key k. A mask with parts that depend on the lengths must be bound."""
+        result = ctypes.c_int32()
+        check(library().stof_mask_visible(self._handle, batch, head, q, k, ctypes.byref(result)))
+        return bool(result.value)
+
+    def keys(self, q: int, seq_kv: int, *, batch: int = 0, head: int = 0) -> list[int]:
+        """The keys below seq_kv that query q sees, ascending."""
+        function = library().stof_mask_visible_keys
+        count = ctypes.c_int64()
+        asked = (self._handle, batch, head, q, seq_kv)
+        check(function(*asked, 0, None, ctypes.byref(count)))
+        found = (ctypes.c_int64 * count.value)()
+        check(function(*asked, count.value, found, ctypes.byref(count)))
+        return list(found)
+
+    def to_dense(
+        self,
+        seq_q: int,
+        seq_kv: int | None = None,
+        *,
+        batch: int = 1,
+        num_heads: int = 1,
+        alignment: str = "top_left",
+    ) -> Any:
+        """A NumPy array of booleans [batch, num_heads, seq_q, seq_kv], true where visible."""
+        import numpy
+
+        shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
+        dense = numpy.zeros((batch, num_heads, seq_q, shape.seq_kv), numpy.bool_)
+        view = native_tensor(adopt(dense, "visible")[0].view(dense, "visible"))
+        check(library().stof_mask_to_dense(self._handle, ctypes.byref(shape), ctypes.byref(view)))
+        return dense
+
+    def stats(
+        self,
+        seq_q: int,
+        seq_kv: int | None = None,
+        *,
+        batch: int = 1,
+        num_heads: int = 1,
+        alignment: str = "top_left",
+    ) -> dict[str, Any]:
+        """Visible pairs, density (0 to 1), rows that see nothing, and tiles full, partial and empty at
+        8 to 128 tokens."""
+        shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
+        stats: dict[str, Any] = json_of(
+            library().stof_mask_stats, self._handle, ctypes.byref(shape)
+        )
+        return stats
+
+    def draw(
+        self,
+        seq_q: int = 64,
+        seq_kv: int | None = None,
+        *,
+        batch: int = 0,
+        head: int = 0,
+        alignment: str = "top_left",
+        max_cells: int = 64,
+    ) -> str:
+        """A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a square
+        of them where a side is longer than max_cells."""
+        shape = _score_shape(seq_q, seq_kv, batch + 1, head + 1, alignment)
+        options = structs.DrawOptions(batch=batch, head=head, max_cells=max_cells)
+        return text_of(
+            library().stof_mask_draw_text, self._handle, ctypes.byref(shape), ctypes.byref(options)
+        )
+
+    def png(
+        self,
+        seq_q: int = 256,
+        seq_kv: int | None = None,
+        *,
+        batch: int = 0,
+        head: int = 0,
+        alignment: str = "top_left",
+        kind: str = "pairs",
+        max_pixels: int = 448,
+        title: str | None = None,
+    ) -> bytes:
+        """The bytes of a PNG file, queries downwards, keys to the right.
+
+        kind "pairs" is dark where visible; "tiles" shows 64x64 tiles as full, partial and empty.
+        """
+        if kind not in structs.DRAW_KINDS:
+            raise InvalidArgument(f'kind: expected "pairs" or "tiles", got {kind!r}')
+        shape = _score_shape(seq_q, seq_kv, batch + 1, head + 1, alignment)
+        options = structs.PngOptions(
+            kind=structs.DRAW_KINDS[kind],
+            batch=batch,
+            head=head,
+            max_pixels=max_pixels,
+            title=None if title is None else title.encode("ascii", "replace"),
+        )
+        return bytes_of(
+            library().stof_mask_draw_png, self._handle, ctypes.byref(shape), ctypes.byref(options)
+        )
+
+    # --- text ------------------------------------------------------------------------------------
+
+    def to_text(self) -> str:
+        """Canonical text, read back by parse()."""
+        return text_of(library().stof_mask_to_text, self._handle)
+
+    def to_json(self) -> str:
+        """Canonical JSON, read back by from_json()."""
+        return text_of(library().stof_mask_to_json, self._handle)
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits, equal for equal canonical forms in every process."""
+        known = self._fingerprint
+        if known is None:
+            digits = ctypes.create_string_buffer(_FINGERPRINT_BYTES)
+            check(library().stof_mask_fingerprint(self._handle, digits))
+            known = self._fingerprint = digits.value.decode()
+        return known
+
+    def __str__(self) -> str:
+        return text_of(library().stof_mask_describe, self._handle)
+
+    def __repr__(self) -> str:
+        return f"<stof.Mask {self}>"
+
+    def _repr_png_(self) -> bytes | None:
+        shape = self._natural_shape()
+        return None if shape is None else self.png(*shape)
+
+    def _repr_html_(self) -> str:
+        import base64
+        import html
+
+        text = f"<code>{html.escape(str(self))}</code>"
+        shape = self._natural_shape()
+        if shape is None:
+            return text
+        picture = base64.b64encode(self.png(*shape)).decode()
+        return (
+            f'{text}<br><img alt="{html.escape(str(self))}" src="data:image/png;base64,{picture}">'
+        )
+
+    def _natural_shape(self) -> tuple[int, int] | None:
+        """Lengths to draw it at: those it is bound to or its array has, else 256; None where these do
+        not fit some array in it."""
+        described = json.loads(self.to_json())
+        lengths = (256, 256)
+        if described["op"] == "bound":
+            lengths = (described["seq_q"], described["seq_kv"])
+        elif described["op"] == "dense":
+            lengths = (described["shape"][-2], described["shape"][-1])
+        try:
+            self.bind(*lengths)
+        except InvalidArgument:
+            return None
+        return lengths
+
+    # --- identity --------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Mask):
+            return NotImplemented
+        return self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        known = self._hash
+        if known is None:
+            known = self._hash = hash(self.fingerprint)
+        return known
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_json, (self.to_json(),)
+
+    def __copy__(self) -> Mask:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Mask:
+        return self
+
+
+def made(function: Any, *arguments: Any) -> Mask:
+    handle = ctypes.c_void_p()
+    check(function(*arguments, ctypes.byref(handle)))
+    assert handle.value is not None
+    return Mask(handle.value)
+
+
+def _score_shape(
+    seq_q: int, seq_kv: int | None, batch: int, num_heads: int, alignment: str
+) -> structs.ScoreShape:
+    if alignment not in structs.ALIGNMENTS:
+        raise InvalidArgument(
+            f'alignment: expected "top_left" or "bottom_right", got {alignment!r}'
+        )
+    return structs.ScoreShape(
+        alignment=structs.ALIGNMENTS[alignment],
+        batch=batch,
+        num_heads=num_heads,
+        seq_q=seq_q,
+        seq_kv=seq_q if seq_kv is None else seq_kv,
+    )
+
+
+def from_json(text: str) -> Mask:
+    """Inverse of Mask.to_json(). Raises Corrupt, or InvalidArgument naming the field's path."""
+    return made(library().stof_mask_from_json, text.encode())

@@ -1,0 +1,350 @@
+"""Masks: which keys each query sees, as expressions.
+
+``masks.causal() & masks.window(256, 0) | masks.global_(cols=64)`` never becomes an array of S²
+elements. docs/masks.md defines every primitive; ``masks.parse(text)`` reads the same from text.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import operator
+from typing import Any, Iterable, Sequence
+
+from ._native import library, structs
+from .arrays import CPU, adopt, native_tensor
+from .errors import InvalidArgument
+from .mask import Mask, from_json, made
+
+
+# --- text and JSON --------------------------------------------------------------------------------
+
+
+def parse(text: str, base_dir: str | None = None) -> Mask:
+    """A mask of docs/masks.md's text, such as "causal & window(256,0) | global(cols=64)".
+
+    Files that it names are read relative to base_dir; None refuses them, for text from strangers.
+    Raises InvalidArgument with a caret under the offending column.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgument(f"text: expected a string, got {type(text).__name__}")
+    folder = None if base_dir is None else str(base_dir).encode()
+    return made(library().stof_mask_parse, text.encode(), folder)
+
+
+def dense(visible: Any) -> Mask:
+    """A boolean array [Sq, Sk] or [B|1, H|1, Sq|1, Sk] in host memory, any strides, true where visible;
+    copied as bits."""
+    framework, array = adopt(visible, "visible")
+    view = framework.view(array, "visible")
+    if view.device != CPU:
+        raise InvalidArgument(
+            f"visible: expected an array in host memory, got one on {view.device}; pass it as the mask "
+            "of attention() or plan(), which read it there, or pass visible.cpu()"
+        )
+    if view.dtype != structs.BOOL:
+        raise InvalidArgument(
+            f"visible: expected bool (true is visible), got {view.dtype_name}; pass an additive mask "
+            "as bias=, or the comparison that makes it boolean"
+        )
+    return made(library().stof_mask_dense, ctypes.byref(native_tensor(view)))
+
+
+# --- primitives -----------------------------------------------------------------------------------
+
+
+def _integer(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidArgument(f"{name}: expected a whole number, got {value!r}") from None
+
+
+def _integers(values: Any, name: str) -> list[int]:
+    if hasattr(values, "tolist"):  # NumPy and torch
+        values = values.tolist()
+    try:
+        items = list(values)
+    except TypeError:
+        raise InvalidArgument(f"{name}: expected a list of whole numbers, got {values!r}") from None
+    return [_integer(value, f"{name}[{i}]") for i, value in enumerate(items)]
+
+
+def _node(op: str, **fields: Any) -> Mask:
+    return from_json(json.dumps({"op": op, **fields}))
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{name}: expected True or False, got {value!r}")
+    return value
+
+
+def all() -> Mask:  # noqa: A001  the algebra's name
+    """Everything."""
+    return _node("all")
+
+
+def none() -> Mask:
+    """Nothing."""
+    return _node("none")
+
+
+def causal(offset: int = 0) -> Mask:
+    """k <= q + offset."""
+    return _node("causal", offset=_integer(offset, "offset"))
+
+
+def window(left: int, right: int) -> Mask:
+    """q - left <= k <= q + right, both inclusive; a negative extent is unbounded on that side."""
+    return _node("window", left=_integer(left, "left"), right=_integer(right, "right"))
+
+
+def chunked(n: int) -> Mask:
+    """q and k in the same chunk of n tokens."""
+    return _node("chunked", n=_integer(n, "n"))
+
+
+def block_causal(n: int) -> Mask:
+    """floor(k/n) <= floor(q/n): causal between blocks, full inside one (block diffusion)."""
+    return _node("block_causal", n=_integer(n, "n"))
+
+
+def block_window(block: int, left: int, right: int) -> Mask:
+    """floor(q/block) - left <= floor(k/block) <= floor(q/block) + right; negative is unbounded."""
+    return _node(
+        "block_window",
+        block=_integer(block, "block"),
+        left=_integer(left, "left"),
+        right=_integer(right, "right"),
+    )
+
+
+def prefix(n: int) -> Mask:
+    """The first n keys, for every query (prefix-LM: causal() | prefix(n))."""
+    return _node("prefix", n=_integer(n, "n"))
+
+
+def sink(n: int) -> Mask:
+    """prefix(n) under its streaming name."""
+    return _node("sink", n=_integer(n, "n"))
+
+
+def global_(rows: int = 0, cols: int = 0) -> Mask:
+    """The first `rows` queries see everything, the first `cols` keys are seen by all ("global" in
+    text)."""
+    return _node("global", rows=_integer(rows, "rows"), cols=_integer(cols, "cols"))
+
+
+def global_tokens(tokens: Iterable[int], rows: bool = True, cols: bool = True) -> Mask:
+    """The listed tokens see everything (rows) and are seen by all (cols)."""
+    return _node(
+        "global_tokens",
+        tokens=_integers(tokens, "tokens"),
+        rows=_flag(rows, "rows"),
+        cols=_flag(cols, "cols"),
+    )
+
+
+def dilated(window: int, rate: int) -> Mask:
+    """|q - k| <= window and q - k a multiple of rate."""
+    return _node("dilated", window=_integer(window, "window"), rate=_integer(rate, "rate"))
+
+
+def strided(local: int, stride: int) -> Mask:
+    """|q - k| <= local or q - k a multiple of stride (Child et al. 2019, arXiv 1904.10509)."""
+    return _node("strided", local=_integer(local, "local"), stride=_integer(stride, "stride"))
+
+
+def summary(stride: int, count: int) -> Mask:
+    """k mod stride >= stride - count: the summary columns of the fixed pattern, ibid."""
+    return _node("summary", stride=_integer(stride, "stride"), count=_integer(count, "count"))
+
+
+def document(lengths: Iterable[int]) -> Mask:
+    """Packed documents of these lengths, one after the other: q and k in the same one."""
+    return _node("document", lengths=_integers(lengths, "lengths"))
+
+
+def key_lengths(lengths: Iterable[int]) -> Mask:
+    """k < lengths[b] for batch entry b (right padding); one length serves all entries."""
+    return _node("key_lengths", lengths=_integers(lengths, "lengths"))
+
+
+def neighbourhood(
+    grid: Sequence[int],
+    kernel: Sequence[int],
+    *,
+    dilation: Sequence[int] = (),
+    tile: Sequence[int] = (),
+    shift: Sequence[int] = (),
+) -> Mask:
+    """Neighbourhoods on a token grid of 1 to 3 dimensions, last fastest, the kernel clamped at the
+    border (NATTEN: Hassani et al. 2023, arXiv 2204.07143); `tile` makes sliding tiles and Swin's
+    windows."""
+    return _node(
+        "neighbourhood",
+        grid=_integers(grid, "grid"),
+        kernel=_integers(kernel, "kernel"),
+        dilation=_integers(dilation, "dilation"),
+        tile=_integers(tile, "tile"),
+        shift=_integers(shift, "shift"),
+    )
+
+
+def tree(parents: Iterable[int], prefix: int = 0) -> Mask:
+    """k < prefix, or node k - prefix is node q or one of its ancestors; parents[i] < i, -1 for a root
+    (speculative decoding)."""
+    return _node("tree", parents=_integers(parents, "parents"), prefix=_integer(prefix, "prefix"))
+
+
+def intervals(begin: Iterable[Iterable[int]], end: Iterable[Iterable[int]]) -> Mask:
+    """Key k is hidden from q where begin[i][k] <= q < end[i][k] for some list i (Wang et al. 2024,
+    arXiv 2410.01359)."""
+    return _node(
+        "intervals",
+        begin=[_integers(row, f"begin[{i}]") for i, row in enumerate(begin)],
+        end=[_integers(row, f"end[{i}]") for i, row in enumerate(end)],
+    )
+
+
+def blocks(
+    heads: Iterable[Iterable[Iterable[int]]],
+    *,
+    block_q: int = 0,
+    block_kv: int = 0,
+    row_sizes: Sequence[int] = (),
+    col_sizes: Sequence[int] = (),
+) -> Mask:
+    """heads[h][r] are the visible block columns of block row r, in any order; one head serves all.
+    Blocks of block_q x block_kv tokens, or ragged ones of row_sizes and col_sizes."""
+    return _node(
+        "blocks",
+        block_q=_integer(block_q, "block_q"),
+        block_kv=_integer(block_kv, "block_kv"),
+        heads=[
+            [_integers(row, f"heads[{h}][{r}]") for r, row in enumerate(rows)]
+            for h, rows in enumerate(heads)
+        ],
+        row_sizes=_integers(row_sizes, "row_sizes"),
+        col_sizes=_integers(col_sizes, "col_sizes"),
+    )
+
+
+def random_blocks(
+    block: int,
+    *,
+    count: int | None = None,
+    rate: float | None = None,
+    seed: int = 0,
+    per_head: bool = False,
+) -> Mask:
+    """Seeded random blocks of block x block tokens: `count` distinct block columns per block row, or
+    each block with probability `rate`; the same on every machine."""
+    amount: dict[str, Any] = {}
+    if count is not None:
+        amount["count"] = _integer(count, "count")
+    if rate is not None:
+        amount["rate"] = float(rate)
+    return _node(
+        "random_blocks",
+        block=_integer(block, "block"),
+        seed=_integer(seed, "seed"),
+        per_head=_flag(per_head, "per_head"),
+        **amount,
+    )
+
+
+def random(rate: float, seed: int = 0, per_head: bool = False) -> Mask:
+    """Each pair with probability `rate`, independently; the same on every machine."""
+    return _node(
+        "random",
+        rate=float(rate),
+        seed=_integer(seed, "seed"),
+        per_head=_flag(per_head, "per_head"),
+    )
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def _tree(mask: Any, name: str) -> Any:
+    if not isinstance(mask, Mask):
+        raise InvalidArgument(f"{name}: expected a stof.Mask, got {type(mask).__name__}")
+    return json.loads(mask.to_json())
+
+
+def shifted(mask: Mask, dq: int = 0, dk: int = 0) -> Mask:
+    """The mask asked at (q + dq, k + dk)."""
+    return _node("shifted", of=_tree(mask, "mask"), dq=_integer(dq, "dq"), dk=_integer(dk, "dk"))
+
+
+def per_head(masks: Sequence[Mask]) -> Mask:
+    """Head h uses masks[h]; one mask serves all."""
+    return _node("per_head", of=[_tree(m, f"masks[{i}]") for i, m in enumerate(masks)])
+
+
+def per_batch(masks: Sequence[Mask]) -> Mask:
+    """Batch entry b uses masks[b]; one mask serves all."""
+    return _node("per_batch", of=[_tree(m, f"masks[{i}]") for i, m in enumerate(masks)])
+
+
+def batch_entry(mask: Mask, entry: int) -> Mask:
+    """What batch entry `entry` of the mask sees, for every batch entry."""
+    return _node("batch_entry", of=_tree(mask, "mask"), entry=_integer(entry, "entry"))
+
+
+# --- presets --------------------------------------------------------------------------------------
+
+
+def _preset(name: str, **parameters: int) -> Mask:
+    arguments = ", ".join(f"{k}={_integer(v, k)}" for k, v in parameters.items())
+    return parse(f"{name}({arguments})")
+
+
+def bert_padding(lengths: Iterable[int]) -> Mask:
+    """key_lengths(lengths)."""
+    return key_lengths(lengths)
+
+
+def sliding(w: int = 256) -> Mask:
+    """|q - k| <= w."""
+    return _preset("sliding", w=w)
+
+
+def longformer(w: int = 256, num_global: int = 64) -> Mask:
+    """sliding(w) | global_(num_global, num_global) (Beltagy et al. 2020, arXiv 2004.05150)."""
+    return _preset("longformer", w=w, num_global=num_global)
+
+
+def bigbird(
+    block: int = 64,
+    window_blocks: int = 1,
+    global_blocks: int = 2,
+    random_count: int = 3,
+    seed: int = 0,
+) -> Mask:
+    """Windows, global blocks and random ones (Zaheer et al. 2020, arXiv 2007.14062)."""
+    return _preset(
+        "bigbird",
+        block=block,
+        window_blocks=window_blocks,
+        global_blocks=global_blocks,
+        random_count=random_count,
+        seed=seed,
+    )
+
+
+def sparse_transformer_strided(local: int = 128, stride: int = 128) -> Mask:
+    """causal() & strided(local, stride)."""
+    return _preset("sparse_transformer_strided", local=local, stride=stride)
+
+
+def sparse_transformer_fixed(stride: int = 128, count: int = 8) -> Mask:
+    """causal() & (chunked(stride) | summary(stride, count))."""
+    return _preset("sparse_transformer_fixed", stride=stride, count=count)
+
+
+def streaming(num_sinks: int = 4, w: int = 1024) -> Mask:
+    """causal() & (sink(num_sinks) | window(w, 0)) (Xiao et al. 2023, arXiv 2309.17453)."""
+    return _preset("streaming", num_sinks=num_sinks, w=w)

@@ -1,0 +1,411 @@
+"""Plans: an attention problem with its mask, prepared once and run many times."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Sequence
+
+from . import masks
+from ._native import check, library, structs
+from .arrays import CPU, Device, Framework, View, adopt, device_of, framework_of, hand_back
+from .arrays import torch_framework
+from .calls import Call, prepare
+from .errors import InvalidArgument, Unsupported
+from .mask import Mask
+from .native_plan import FULL_ALIGNMENT, Instances, device_scope
+from .problem import PositionBias, Problem
+
+_MAX_CALLS = 16  # prepared calls that a thread keeps of a plan: one per layout of its arrays
+_NO_EXTRAS = (None, None, None, None)
+
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+def _num_threads(asked: int) -> int:
+    """GNU OpenMP's threads do not survive fork(): a child computes on the calling thread."""
+    return 1 if _forked else asked
+
+
+def mask_of(mask: Any) -> Mask | None:
+    """A Mask from a Mask, its text, or None (everything); None for other objects."""
+    if isinstance(mask, Mask):
+        return mask
+    if mask is None:
+        return masks.all()
+    if isinstance(mask, str):
+        return masks.parse(mask)
+    return None
+
+
+def _boolean_mask(mask: Any, device: Device) -> Mask | View:
+    """What a boolean array given as a mask becomes: a Mask, or on a GPU the array itself."""
+    try:
+        framework, array = adopt(mask, "mask")
+    except InvalidArgument:
+        raise InvalidArgument(
+            "mask: expected a stof.Mask, its text, a boolean array or None, got "
+            f"{type(mask).__name__}"
+        ) from None
+    view = framework.view(array, "mask")
+    if view.dtype != structs.BOOL:
+        raise InvalidArgument(
+            f"mask: expected booleans (true is visible), got {view.dtype_name}; an additive mask goes "
+            "to bias= (float32, broadcastable to [batch, heads, seq_q, seq_kv]), or compare it: "
+            "mask == 0 where 0 means visible"
+        )
+    if view.device == device == CPU:
+        return masks.dense(array)
+    if view.device != device:
+        raise InvalidArgument(
+            f"mask: expected a boolean array on {device} like q, got one on {view.device}"
+        )
+    return view
+
+
+class Plan:
+    """An attention problem and its mask, planned for one device. Made by plan() and varlen_plan().
+
+    Immutable; threads may share it. Pickled as problem, mask and device, and planned again where it is
+    loaded. On a GPU it works on one stream at a time; a further stream, and the recording of a CUDA
+    graph, get an instance of their own (see docs/python.md).
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        mask: Mask | View,
+        device: Device,
+        kernel: str | None = None,
+        stream: int = 0,
+    ) -> None:
+        self._problem = problem
+        self._mask = mask
+        self._device = device
+        self._kernel = kernel
+        self._instances = Instances(problem, mask, device, kernel, stream)
+        if isinstance(mask, View):  # its memory is not kept
+            self._mask = self._instances.mask = mask._replace(data=0)
+        self._local = threading.local()
+        self._run = library().stof_plan_run
+        shapes = problem.shapes()
+        self._out_shape, self._lse_shape = shapes["out"], shapes["lse"]
+        self._returns_lse = problem.return_lse
+
+    # --- what it is ------------------------------------------------------------------------------
+
+    @property
+    def mask(self) -> Mask | None:
+        """None where it was planned from a boolean array on a GPU."""
+        return self._mask if isinstance(self._mask, Mask) else None
+
+    @property
+    def problem(self) -> Problem:
+        """Shapes, element type and options."""
+        return self._problem
+
+    @property
+    def device(self) -> str:
+        """ "cpu" or "cuda:0"."""
+        return str(self._device)
+
+    @property
+    def dtype(self) -> str:
+        return self._problem.dtype_name
+
+    def facts(self) -> dict[str, Any]:
+        """On a GPU the kernel, tiles, bytes on the device and predicted time; on the CPU what the plan
+        holds."""
+        return self._instances.first.facts()
+
+    def __repr__(self) -> str:
+        return f"<stof.Plan {self._instances.first.describe()}, on {self._device}>"
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not isinstance(self._mask, Mask):
+            raise Unsupported(
+                "plan: a plan from a boolean tensor on a GPU cannot be pickled, since its mask never "
+                "came to the host; plan from stof.masks.dense(visible.cpu())"
+            )
+        return Plan, (self._problem, self._mask, self._device, self._kernel)
+
+    def __copy__(self) -> Plan:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Plan:
+        return self
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def run(
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        out: Any = None,
+        lse: Any = None,
+        alibi: Any = None,
+        bias: Any = None,
+        sink: Any = None,
+        position_bias: Any = None,
+        score_tables: Sequence[Any] = (),
+        stream: int | None = None,
+        num_threads: int = 0,
+    ) -> Any:
+        """Attention of q, k, v as planned.
+
+        q [batch, num_heads, seq_q, head_dim], k [batch, num_heads_kv, seq_kv, head_dim] and v
+        [batch, num_heads_kv, seq_kv, head_dim_v] of any strides, 0 (expanded) too; a last stride other
+        than 1 is copied first. Packed sequences: [rows, heads, head_dim]. All are NumPy arrays, or torch
+        tensors, or objects with __dlpack__.
+
+        out and lse, where given, are written: out [batch, num_heads, seq_q, head_dim_v] of the plan's
+        dtype with a last stride of 1, lse float32 [batch, num_heads, seq_q] (packed: [num_heads, rows]).
+        Otherwise they are new and contiguous. alibi [num_heads], bias (broadcastable to [batch,
+        num_heads, seq_q, seq_kv]), sink [num_heads] and position_bias [num_buckets, num_heads] are
+        float32 and given where the plan was made with them; float16 and bfloat16 are widened.
+
+        On a GPU it returns once the work is on the stream, torch's current one unless `stream` gives
+        another as a number. num_threads (CPU) 0 is all cores.
+
+        Returns out, or (out, lse) with return_lse; lse is the natural log. A row that sees nothing gives
+        0 and -inf. Raises InvalidArgument naming the argument, what was expected and got.
+        """
+        framework = framework_of(q)
+        if framework is None:
+            return self._run_adopted(
+                q,
+                (k, v, out, lse, alibi, bias, sink, position_bias),
+                dict(score_tables=score_tables, stream=stream, num_threads=num_threads),
+            )
+        if score_tables:
+            raise InvalidArgument(
+                "score_tables: expected none because the plan was made without score_mod, got "
+                f"{len(score_tables)}"
+            )
+        if framework.name == "torch":
+            if framework.is_traced(q, k, v):
+                from . import torch_ops
+
+                return torch_ops.run(
+                    self,
+                    q,
+                    k,
+                    v,
+                    out=out,
+                    lse=lse,
+                    alibi=alibi,
+                    bias=bias,
+                    sink=sink,
+                    position_bias=position_bias,
+                    score_tables=score_tables,
+                )
+            framework.check_no_grad(q, k, v)
+        extras = (
+            _NO_EXTRAS
+            if alibi is None and bias is None and sink is None and position_bias is None
+            else (alibi, bias, sink, position_bias)
+        )
+        call = self._call(framework, (q, k, v), out, lse, extras)
+        if call.copies or call.widened:
+            q, k, v = (
+                framework.contiguous(x) if i in call.copies else x for i, x in enumerate((q, k, v))
+            )
+            extras = tuple(
+                framework.to_float32(x) if i in call.widened else x for i, x in enumerate(extras)
+            )
+            call = self._call(framework, (q, k, v), out, lse, extras)
+
+        pointer, problem = framework.pointer, self._problem
+        if out is None:
+            out = framework.empty(self._out_shape, problem.dtype, q)
+        addresses = call.stride_bits
+        call.q.data = address = pointer(q)
+        addresses |= address
+        call.k.data = address = pointer(k)
+        addresses |= address
+        call.v.data = address = pointer(v)
+        addresses |= address
+        call.out.data = address = pointer(out)
+        addresses |= address
+        if self._returns_lse:
+            if lse is None:
+                lse = framework.empty(self._lse_shape, structs.FLOAT32, q)
+            call.lse.data = pointer(lse)
+        elif lse is not None:
+            raise InvalidArgument(
+                "lse: expected none because the plan was made without return_lse, got an array; plan "
+                "again with return_lse=True"
+            )
+        if extras is not _NO_EXTRAS:
+            for tensor, array in zip(call.extras, extras):
+                if array is not None:
+                    tensor.data = pointer(array)
+
+        if self._device.kind == "cpu":
+            if stream is not None:
+                raise InvalidArgument(
+                    f"stream: expected None because the plan is for the CPU, got {stream!r}"
+                )
+            call.options.num_threads = 1 if _forked else num_threads
+            status = self._run(self._instances.first.handle, *call.arguments)
+        else:
+            if num_threads:
+                raise InvalidArgument(
+                    f"num_threads: expected 0 because the plan is for a GPU, got {num_threads}"
+                )
+            status = self._launch(framework, call, addresses, stream)
+        if status:
+            check(status)
+        return (out, lse) if self._returns_lse else out
+
+    __call__ = run
+
+    def _call(
+        self,
+        framework: Framework,
+        qkv: Sequence[Any],
+        out: Any,
+        lse: Any,
+        extras: Sequence[Any],
+    ) -> Call:
+        """The prepared call for arrays like these."""
+        try:
+            calls = self._local.calls
+        except AttributeError:
+            calls = self._local.calls = {}
+        signature = framework.signature
+        try:
+            key: Any = (signature(qkv[0]), signature(qkv[1]), signature(qkv[2]))
+            if out is not None or lse is not None or extras is not _NO_EXTRAS:
+                key += tuple(x if x is None else signature(x) for x in (out, lse, *extras))
+            call: Call | None = calls.get(key)
+        except (AttributeError, TypeError):  # not arrays of one framework: prepare() says which
+            prepare(self._problem, self._device, framework, qkv, out, lse, extras)
+            raise
+        if call is None:
+            call = prepare(self._problem, self._device, framework, qkv, out, lse, extras)
+            if len(calls) >= _MAX_CALLS:
+                calls.clear()
+            calls[key] = call
+        return call
+
+    def _launch(self, framework: Any, call: Call, addresses: int, stream: int | None) -> int:
+        ordinal = self._device.ordinal
+        recording = False
+        if stream is None:
+            stream = framework.current_stream(ordinal)
+        alignment = FULL_ALIGNMENT
+        if addresses & (FULL_ALIGNMENT - 1):
+            alignment = addresses & -addresses  # the largest power of two that divides all
+        if framework.is_current(ordinal):
+            recording = framework.is_capturing()
+            return self._start(call, stream, alignment, recording)
+        with device_scope(self._device):
+            return self._start(call, stream, alignment, framework.is_capturing())
+
+    def _start(self, call: Call, stream: int, alignment: int, recording: bool) -> int:
+        instance = self._instances.on(stream, alignment, recording)
+        call.options.stream = stream
+        return int(self._run(instance.handle, *call.arguments))
+
+    def _run_adopted(self, q: Any, others: Sequence[Any], options: dict[str, Any]) -> Any:
+        """Objects of other libraries, by DLPack."""
+        names = ("k", "v", "out", "lse", "alibi", "bias", "sink", "position_bias")
+        adopted = adopt(q, "q")[1]
+        taken = [x if x is None else adopt(x, name)[1] for name, x in zip(names, others)]
+        k, v, out, lse, alibi, bias, sink, position_bias = taken
+        result = self.run(
+            adopted,
+            k,
+            v,
+            out=out,
+            lse=lse,
+            alibi=alibi,
+            bias=bias,
+            sink=sink,
+            position_bias=position_bias,
+            **options,
+        )
+        if not self._returns_lse:
+            return others[2] if others[2] is not None else hand_back(result, q)
+        return (
+            others[2] if others[2] is not None else hand_back(result[0], q),
+            others[3] if others[3] is not None else hand_back(result[1], q),
+        )
+
+
+def plan(
+    mask: Any,
+    *,
+    batch: int,
+    num_heads: int,
+    num_heads_kv: int | None = None,
+    seq_q: int,
+    seq_kv: int | None = None,
+    head_dim: int,
+    head_dim_v: int | None = None,
+    dtype: Any,
+    device: Any = "cpu",
+    scale: float | None = None,
+    softcap: float = 0.0,
+    alibi: bool = False,
+    bias: bool = False,
+    sink: bool = False,
+    position_bias: PositionBias | None = None,
+    return_lse: bool = False,
+    alignment: str = "top_left",
+    score_mod: Any = None,
+    kernel: str | None = None,
+) -> Plan:
+    """Plans masked attention for these shapes, once; Plan.run() then runs it as often as needed.
+
+    mask: a stof.Mask, its text, None (everything), or a boolean array [seq_q, seq_kv] or [batch|1,
+    num_heads|1, seq_q|1, seq_kv], true where visible; one on the plan's GPU is read there, and may
+    change afterwards. seq_kv defaults to seq_q, num_heads_kv to num_heads, head_dim_v to head_dim.
+    scale: default 1/sqrt(head_dim). softcap > 0: logits = softcap * tanh(logits / softcap). alibi adds
+    slope[h] * (k - q); bias a tensor; position_bias T5's buckets; sink a learned logit to the
+    denominator; their values are given to run(). alignment: "top_left" puts query 0 at key 0,
+    "bottom_right" the last query at the last key. device: "cpu", "cuda", "cuda:N" or torch's. kernel: a
+    GPU kernel as explain() names it, instead of the cost model's pick.
+
+    Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
+    """
+    if score_mod is not None:
+        raise Unsupported(
+            "score_mod: expected None, this version of stof has no score modifications"
+        )
+    problem = Problem.make(
+        batch=batch,
+        num_heads=num_heads,
+        num_heads_kv=num_heads_kv,
+        seq_q=seq_q,
+        seq_kv=seq_kv,
+        head_dim=head_dim,
+        head_dim_v=head_dim_v,
+        dtype=dtype,
+        alignment=alignment,
+        scale=scale,
+        softcap=softcap,
+        alibi=alibi,
+        bias=bias,
+        sink=sink,
+        position_bias=position_bias,
+        return_lse=return_lse,
+    )
+    where = device_of(device)
+    chosen: Mask | View | None = mask_of(mask)
+    stream = 0
+    if chosen is None:
+        chosen = _boolean_mask(mask, where)
+        if isinstance(chosen, View):
+            torch = torch_framework()
+            stream = torch.current_stream(where.ordinal) if torch is not None else 0
+    return Plan(problem, chosen, where, kernel, stream)

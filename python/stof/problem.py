@@ -1,0 +1,232 @@
+"""What a plan is made for: shapes, element type and options, without addresses."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from ._native import structs
+from .arrays import dtype_code
+from .errors import InvalidArgument
+
+_ATTENTION_DTYPES = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class PositionBias:
+    """T5's learned bias per head for buckets of distances (Raffel et al. 2020, arXiv 1910.10683, §2.1).
+
+    A plan needs num_buckets; a call needs the table, float32 [num_buckets, num_heads], which gives
+    num_buckets where that is not said.
+    """
+
+    num_buckets: int = 0
+    max_distance: int = 128
+    bidirectional: bool = True
+    table: Any = None
+
+    @staticmethod
+    def of(value: Any) -> PositionBias | None:
+        """The argument position_bias of plan() and attention() as one of these, with num_buckets."""
+        if value is None:
+            return None
+        if not isinstance(value, PositionBias):
+            raise InvalidArgument(
+                "position_bias: expected a stof.PositionBias, which says how distances fall into "
+                f"buckets, got {type(value).__name__}; pass stof.PositionBias(table=...)"
+            )
+        buckets = value.num_buckets
+        if value.table is not None:
+            extents = getattr(value.table, "shape", ())
+            if len(extents) != 2 or (buckets and extents[0] != buckets):
+                raise InvalidArgument(
+                    f"position_bias.table: expected shape [{buckets or 'num_buckets'}, num_heads], got "
+                    f"{list(extents)}"
+                )
+            buckets = int(extents[0])
+        if buckets <= 0:
+            raise InvalidArgument(
+                f"position_bias.num_buckets: expected at least 2, got {buckets}; give it or the table"
+            )
+        return PositionBias(buckets, value.max_distance, value.bidirectional)
+
+
+def _extent(value: Any, name: str, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidArgument(f"{name}: expected a whole number, got {value!r}") from None
+    if number < least:
+        raise InvalidArgument(f"{name}: expected at least {least}, got {number}")
+    return number
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{name}: expected a number, got {value!r}") from None
+    if not math.isfinite(number):
+        raise InvalidArgument(f"{name}: expected a finite number, got {number}")
+    return number
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgument(
+            f"{name}: expected True or False, whether calls will bring one, got {type(value).__name__}; "
+            f"the values go to Plan.run({name}=...)"
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Validated. Packed sequences have batch, seq_q and seq_kv 0, and cumulative lengths."""
+
+    dtype: int
+    batch: int
+    num_heads: int
+    num_heads_kv: int
+    seq_q: int
+    seq_kv: int
+    head_dim: int
+    head_dim_v: int
+    alignment: str = "top_left"
+    scale: float | None = None
+    softcap: float = 0.0
+    alibi: bool = False
+    bias: bool = False
+    sink: bool = False
+    position_bias: PositionBias | None = None
+    return_lse: bool = False
+    cu_seqlens_q: tuple[int, ...] | None = None
+    cu_seqlens_kv: tuple[int, ...] | None = None
+
+    @staticmethod
+    def make(
+        *,
+        batch: Any,
+        num_heads: Any,
+        num_heads_kv: Any,
+        seq_q: Any,
+        seq_kv: Any,
+        head_dim: Any,
+        head_dim_v: Any,
+        dtype: Any,
+        alignment: str,
+        scale: Any,
+        softcap: Any,
+        alibi: Any,
+        bias: Any,
+        sink: Any,
+        position_bias: Any,
+        return_lse: Any,
+        cu_seqlens_q: tuple[int, ...] | None = None,
+        cu_seqlens_kv: tuple[int, ...] | None = None,
+    ) -> Problem:
+        code = dtype_code(dtype)
+        if structs.DTYPE_NAMES[code] not in _ATTENTION_DTYPES:
+            raise InvalidArgument(
+                f"dtype: expected float32, float16 or bfloat16, got {structs.DTYPE_NAMES[code]}"
+            )
+        heads = _extent(num_heads, "num_heads", 1)
+        heads_kv = heads if num_heads_kv is None else _extent(num_heads_kv, "num_heads_kv", 1)
+        if heads % heads_kv:
+            raise InvalidArgument(
+                f"num_heads_kv: expected a divisor of num_heads = {heads}, got {heads_kv}"
+            )
+        if alignment not in structs.ALIGNMENTS:
+            raise InvalidArgument(
+                f'alignment: expected "top_left" or "bottom_right", got {alignment!r}'
+            )
+        packed = cu_seqlens_q is not None
+        least = 0 if packed else 1
+        width = _extent(head_dim, "head_dim", 1)
+        length = _extent(seq_q, "seq_q", 0)
+        scaled = None if scale is None else _number(scale, "scale")
+        if scaled is not None and scaled < 0:
+            raise InvalidArgument(
+                f"scale: expected a number of at least 0, or None for 1/sqrt(head_dim), got {scaled}; "
+                "negate q instead"
+            )
+        cap = _number(softcap, "softcap")
+        if cap < 0:
+            raise InvalidArgument(f"softcap: expected at least 0 (0 is none), got {cap}")
+        return Problem(
+            dtype=code,
+            batch=_extent(batch, "batch", least),
+            num_heads=heads,
+            num_heads_kv=heads_kv,
+            seq_q=length,
+            seq_kv=length if seq_kv is None else _extent(seq_kv, "seq_kv", 0),
+            head_dim=width,
+            head_dim_v=width if head_dim_v is None else _extent(head_dim_v, "head_dim_v", 1),
+            alignment=alignment,
+            scale=scaled,
+            softcap=cap,
+            alibi=_flag(alibi, "alibi"),
+            bias=_flag(bias, "bias"),
+            sink=_flag(sink, "sink"),
+            position_bias=PositionBias.of(position_bias),
+            return_lse=_flag(return_lse, "return_lse"),
+            cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_kv=cu_seqlens_kv,
+        )
+
+    @property
+    def dtype_name(self) -> str:
+        return structs.DTYPE_NAMES[self.dtype]
+
+    @property
+    def packed(self) -> bool:
+        return self.cu_seqlens_q is not None
+
+    def native(self) -> structs.AttentionProblem:
+        """A stof_attention_problem; it keeps what it points to alive."""
+        given = structs.AttentionProblem(
+            dtype=self.dtype,
+            batch=self.batch,
+            num_heads_q=self.num_heads,
+            num_heads_kv=self.num_heads_kv,
+            seq_q=self.seq_q,
+            seq_kv=self.seq_kv,
+            head_dim_qk=self.head_dim,
+            head_dim_v=self.head_dim_v,
+            alignment=structs.ALIGNMENTS[self.alignment],
+            has_scale=self.scale is not None,
+            scale=self.scale or 0.0,
+            softcap=self.softcap,
+            alibi=self.alibi,
+            bias=self.bias,
+            sink=self.sink,
+            return_lse=self.return_lse,
+        )
+        if self.position_bias is not None:
+            given.position_buckets = self.position_bias.num_buckets
+            given.position_max_distance = self.position_bias.max_distance
+            given.position_bidirectional = self.position_bias.bidirectional
+        return given
+
+    # --- the operands' shapes ------------------------------------------------------------------
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of q, k, v, out and lse."""
+        if self.cu_seqlens_q is not None and self.cu_seqlens_kv is not None:
+            rows_q, rows_kv = self.cu_seqlens_q[-1], self.cu_seqlens_kv[-1]
+            return {
+                "q": (rows_q, self.num_heads, self.head_dim),
+                "k": (rows_kv, self.num_heads_kv, self.head_dim),
+                "v": (rows_kv, self.num_heads_kv, self.head_dim_v),
+                "out": (rows_q, self.num_heads, self.head_dim_v),
+                "lse": (self.num_heads, rows_q),
+            }
+        return {
+            "q": (self.batch, self.num_heads, self.seq_q, self.head_dim),
+            "k": (self.batch, self.num_heads_kv, self.seq_kv, self.head_dim),
+            "v": (self.batch, self.num_heads_kv, self.seq_kv, self.head_dim_v),
+            "out": (self.batch, self.num_heads, self.seq_q, self.head_dim_v),
+            "lse": (self.batch, self.num_heads, self.seq_q),
+        }

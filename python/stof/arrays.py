@@ -165,8 +165,11 @@ class _Torch(Framework):
         names = {"bool": torch.bool, **{n: getattr(torch, n, None) for n in structs.DTYPE_NAMES}}
         self._codes = {t: structs.DTYPE_CODES[n] for n, t in names.items() if t is not None}
         self._dtypes = {code: dtype for dtype, code in self._codes.items()}
-        self._is_compiling = torch.compiler.is_compiling
         self._is_grad_enabled = torch.is_grad_enabled
+        #: Whether torch.autocast is on for some device.
+        self.is_autocast: Callable[[], bool] = getattr(
+            torch._C, "_is_any_autocast_enabled", lambda: True
+        )
         self._num_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         #: The current stream of a GPU, as a number.
@@ -198,11 +201,12 @@ class _Torch(Framework):
         return bool(self._torch.cuda.current_device() == ordinal)
 
     def is_traced(self, q: Any, k: Any, v: Any) -> bool:
-        """True where there is no memory to read, or where somebody records operators: torch.compile,
-        fake tensors, modes and subclasses. They see the custom operator of stof.torch_ops."""
+        """True where there is no memory to read, or where somebody records operators: fake and meta
+        tensors, modes and subclasses (torch_compiles() tells of torch.compile). They see the custom
+        operators of stof.torch_ops."""
         plain = self._plain
         return (
-            self._is_compiling()
+            q.is_meta
             or type(q) not in plain
             or type(k) not in plain
             or type(v) not in plain
@@ -261,6 +265,12 @@ def torch_framework() -> _Torch | None:
             return None
         found = _frameworks["torch"] = _Torch(torch)
     return found
+
+
+def torch_compiles() -> bool:
+    """Whether torch.compile is tracing the caller; it can trace this."""
+    torch = sys.modules.get("torch")
+    return torch is not None and hasattr(torch, "compiler") and torch.compiler.is_compiling()
 
 
 def numpy_framework() -> _NumPy | None:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from . import masks
-from .arrays import Framework, adopt, framework_of, hand_back
+from .arrays import Framework, adopt, framework_of, hand_back, torch_compiles
 from .errors import InvalidArgument
 from .mask import Mask
 from .planning import Plan, mask_of, plan as make_plan
@@ -150,7 +150,30 @@ def attention(
 
     >>> out = stof.attention(q, k, v, stof.masks.causal() & stof.masks.window(256, 0))
     """
-    framework = framework_of(q)
+    compiles = torch_compiles()
+    framework = None if compiles else framework_of(q)
+    if compiles or (
+        framework is not None and framework.name == "torch" and framework.is_traced(q, k, v)
+    ):
+        from . import torch_ops
+
+        return torch_ops.attention(
+            q,
+            k,
+            v,
+            mask,
+            scale=scale,
+            enable_gqa=enable_gqa,
+            alignment=alignment,
+            softcap=softcap,
+            alibi=alibi,
+            bias=bias,
+            sink=sink,
+            position_bias=position_bias,
+            score_mod=score_mod,
+            return_lse=return_lse,
+            plan=plan,
+        )
     if framework is None:
         return _adopted(
             q,
@@ -167,6 +190,10 @@ def attention(
                 plan=plan,
             ),
         )
+    if plan is None and framework.name == "torch" and framework.is_autocast():
+        from . import torch_ops
+
+        q, k, v = torch_ops.lowered(q, k, v)
     table = None
     if position_bias is not None:
         table = position_bias.table

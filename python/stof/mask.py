@@ -6,6 +6,7 @@ import ctypes
 import json
 from typing import Any
 
+from . import identity
 from ._native import bytes_of, check, json_of, library, structs, text_of
 from .arrays import adopt, native_tensor
 from .errors import InvalidArgument
@@ -20,13 +21,14 @@ class Mask:
     Made by the functions of stof.masks.
     """
 
-    __slots__ = ("_handle", "_fingerprint", "_hash", "_release", "__weakref__")
+    __slots__ = ("_handle", "_fingerprint", "_hash", "_release", "_name", "__weakref__")
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
         self._release = library().stof_mask_release
         self._fingerprint: str | None = None
         self._hash: int | None = None
+        self._name = identity.named(self)  # what compiled code holds in its place
 
     def __del__(self, _none: None = None) -> None:
         handle = getattr(self, "_handle", None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any, Sequence
 
-from . import masks
+from . import identity, masks
 from ._native import check, library, structs
 from .arrays import CPU, Device, Framework, View, adopt, device_of, framework_of, hand_back
-from .arrays import torch_framework
+from .arrays import torch_compiles, torch_framework
 from .calls import Call, prepare
 from .errors import InvalidArgument, Unsupported
 from .mask import Mask
@@ -95,6 +95,7 @@ class Plan:
         shapes = problem.shapes()
         self._out_shape, self._lse_shape = shapes["out"], shapes["lse"]
         self._returns_lse = problem.return_lse
+        self._name = identity.named(self)  # what compiled code holds in its place
 
     # --- what it is ------------------------------------------------------------------------------
 
@@ -178,6 +179,24 @@ class Plan:
         Returns out, or (out, lse) with return_lse; lse is the natural log. A row that sees nothing gives
         0 and -inf. Raises InvalidArgument naming the argument, what was expected and got.
         """
+        if torch_compiles():
+            from . import torch_ops
+
+            return torch_ops.run(
+                self,
+                q,
+                k,
+                v,
+                out=out,
+                lse=lse,
+                alibi=alibi,
+                bias=bias,
+                sink=sink,
+                position_bias=position_bias,
+                score_tables=score_tables,
+                stream=stream,
+                num_threads=num_threads,
+            )
         framework = framework_of(q)
         if framework is None:
             return self._run_adopted(
@@ -206,6 +225,8 @@ class Plan:
                     sink=sink,
                     position_bias=position_bias,
                     score_tables=score_tables,
+                    stream=stream,
+                    num_threads=num_threads,
                 )
             framework.check_no_grad(q, k, v)
         extras = (

@@ -1,0 +1,262 @@
+"""The operators: what torch records, what they compute, and the shapes they promise.
+
+Each returns (out, lse); lse is empty where it was not asked for. Optional operands are None where
+there are none. A text `mask` is one of docs/masks.md, or a name of stof.identity.
+"""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import identity
+from ..errors import InvalidArgument, Unsupported
+from . import resolved
+
+# torch reads the annotations of operators, not their text.
+Result = Tuple[Tensor, Tensor]
+
+NO_GRADIENTS = (
+    "q, k, v: expected tensors without gradients because stof has no backward pass, got "
+    "requires_grad=True while gradients are enabled; call it under torch.no_grad() or "
+    "torch.inference_mode(), or pass .detach()"
+)
+
+
+def _pair(result, return_lse: bool, like: Tensor) -> Result:
+    if return_lse:
+        out, lse = result
+        return out, lse
+    return result, like.new_empty((0,), dtype=torch.float32)
+
+
+def _plain(*tensors: Tensor) -> Tuple[Tensor, ...]:
+    """Without subclasses, which stof.attention would record again."""
+    plain = (Tensor, torch.nn.Parameter)
+    return tuple(t if type(t) in plain else t.as_subclass(Tensor) for t in tensors)
+
+
+def _promised(q: Tensor, v: Tensor, return_lse: bool, lse_shape) -> Result:
+    out = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    return out, q.new_empty(lse_shape if return_lse else (0,), dtype=torch.float32)
+
+
+def _expect_rank(rank: int, **tensors: Tensor) -> None:
+    for name, tensor in tensors.items():
+        if tensor.dim() != rank:
+            what = "[batch, heads, tokens, head_dim]" if rank == 4 else "[tokens, heads, head_dim]"
+            raise InvalidArgument(f"{name}: expected {what}, got shape {list(tensor.shape)}")
+
+
+def _refuse_gradients(op) -> None:
+    """Asking for a gradient is an error before anybody sees a result, and when compiling, since
+    tracing asks for one."""
+
+    def refuse(ctx, inputs, output):
+        raise Unsupported(NO_GRADIENTS)
+
+    def backward(ctx, *gradients):
+        raise Unsupported(NO_GRADIENTS)
+
+    op.register_autograd(backward, setup_context=refuse)
+
+
+# --- a plan that exists ---------------------------------------------------------------------------
+
+
+@torch.library.custom_op("stof::run", mutates_args=())
+def run(
+    plan: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    alibi: Optional[Tensor],
+    bias: Optional[Tensor],
+    sink: Optional[Tensor],
+    position_bias: Optional[Tensor],
+    score_tables: List[Tensor],
+) -> Tuple[Tensor, Tensor]:
+    found = identity.find(plan, "plan")
+    result = found.run(
+        *_plain(q, k, v),
+        alibi=alibi,
+        bias=bias,
+        sink=sink,
+        position_bias=position_bias,
+        score_tables=tuple(score_tables),
+    )
+    return _pair(result, found._returns_lse, q)
+
+
+@run.register_fake
+def _(plan, q, k, v, alibi, bias, sink, position_bias, score_tables):
+    found = identity.find(plan, "plan")
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        expected = found.problem.shapes()[name]
+        if tuple(tensor.shape) != expected:
+            raise InvalidArgument(
+                f"{name}: expected shape {list(expected)}, got {list(tensor.shape)}; plan again "
+                "for other shapes"
+            )
+    lse = (*q.shape[:-1],) if q.dim() == 4 else (q.shape[1], q.shape[0])
+    return _promised(q, v, found._returns_lse, lse)
+
+
+_refuse_gradients(run)
+
+
+# --- a plan for the shapes that come --------------------------------------------------------------
+
+
+@torch.library.custom_op("stof::attention", mutates_args=())
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: str,
+    bound: Optional[Tensor],
+    also: str,
+    start: Optional[Tensor],
+    q_offset: int,
+    kv_offset: int,
+    alignment: str,
+    scale: Optional[float],
+    softcap: float,
+    alibi: Optional[Tensor],
+    bias: Optional[Tensor],
+    sink: Optional[Tensor],
+    position_table: Optional[Tensor],
+    position_max_distance: int,
+    position_bidirectional: bool,
+    return_lse: bool,
+) -> Tuple[Tensor, Tensor]:
+    """`mask` (or the mask that `bound` is the number of) and `also` are joined, and asked at
+    positions that count from q_offset, plus the integer in `start` where there is one, and from
+    kv_offset."""
+    from .. import PositionBias, attention as compute
+
+    base = resolved.mask_of(mask) if bound is None else resolved.mask_of_number(int(bound))
+    both = resolved.joined(base, resolved.mask_of(also))
+    if both is not None:
+        if start is not None:
+            q_offset += int(resolved.read(start))
+        both = resolved.positioned(both, q_offset, kv_offset)
+    buckets = None
+    if position_table is not None:
+        buckets = PositionBias(
+            table=position_table,
+            max_distance=position_max_distance,
+            bidirectional=position_bidirectional,
+        )
+    result = compute(
+        *_plain(q, k, v),
+        both,
+        scale=scale,
+        enable_gqa=True,
+        alignment=alignment,
+        softcap=softcap,
+        alibi=alibi,
+        bias=bias,
+        sink=sink,
+        position_bias=buckets,
+        return_lse=return_lse,
+    )
+    return _pair(result, return_lse, q)
+
+
+@attention.register_fake
+def _(q, k, v, mask, bound, also, *others):
+    _expect_rank(4, q=q, k=k, v=v)
+    return _promised(q, v, others[-1], q.shape[:-1])
+
+
+_refuse_gradients(attention)
+
+
+@torch.library.custom_op("stof::varlen_attention", mutates_args=())
+def varlen_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_kv: Tensor,
+    mask: str,
+    alignment: str,
+    scale: Optional[float],
+    softcap: float,
+    alibi: Optional[Tensor],
+    sink: Optional[Tensor],
+    position_table: Optional[Tensor],
+    position_max_distance: int,
+    position_bidirectional: bool,
+    return_lse: bool,
+) -> Tuple[Tensor, Tensor]:
+    from .. import PositionBias, varlen_attention as compute
+
+    buckets = None
+    if position_table is not None:
+        buckets = PositionBias(
+            table=position_table,
+            max_distance=position_max_distance,
+            bidirectional=position_bidirectional,
+        )
+    result = compute(
+        *_plain(q, k, v),
+        cu_seqlens_q,
+        cu_seqlens_kv,
+        resolved.mask_of(mask),
+        scale=scale,
+        enable_gqa=True,
+        alignment=alignment,
+        softcap=softcap,
+        alibi=alibi,
+        sink=sink,
+        position_bias=buckets,
+        return_lse=return_lse,
+    )
+    return _pair(result, return_lse, q)
+
+
+@varlen_attention.register_fake
+def _(q, k, v, *others):
+    _expect_rank(3, q=q, k=k, v=v)
+    return _promised(q, v, others[-1], (q.shape[1], q.shape[0]))
+
+
+_refuse_gradients(varlen_attention)
+
+
+# --- a mask of computed tables --------------------------------------------------------------------
+
+
+@torch.library.custom_op("stof::mask_from_values", mutates_args=())
+def mask_from_values(text: str, tables: List[Tensor]) -> Tensor:
+    """predicate(text, table0=tables[0], ...) as a number that stof::attention takes as `bound`:
+    int64, no dimensions, on the CPU."""
+    mask = resolved.mask_of_values(text, {f"table{i}": t for i, t in enumerate(tables)})
+    return torch.tensor(resolved.number_of(mask), dtype=torch.int64)
+
+
+@mask_from_values.register_fake
+def _(text, tables):
+    return torch.empty((), dtype=torch.int64, device="cpu")
+
+
+@torch.library.custom_op("stof::mask_rows", mutates_args=())
+def mask_rows(
+    mask: str, q_offset: Tensor, kv_offset: int, batch: int, heads: int, seq_kv: int
+) -> Tensor:
+    """Which keys from kv_offset on the query at position q_offset (a tensor of one integer) sees:
+    booleans [batch, heads, 1, seq_kv] on the device of q_offset."""
+    found = resolved.mask_of(mask)
+    assert found is not None
+    row = resolved.positioned(found, int(resolved.read(q_offset)), kv_offset)
+    dense = row.to_dense(1, seq_kv, batch=batch, num_heads=heads)
+    return torch.from_numpy(dense).to(q_offset.device)
+
+
+@mask_rows.register_fake
+def _(mask, q_offset, kv_offset, batch, heads, seq_kv):
+    return torch.empty((batch, heads, 1, seq_kv), dtype=torch.bool, device=q_offset.device)

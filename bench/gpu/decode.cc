@@ -215,14 +215,13 @@ void run_case(const cuda::Device& device, const Case& c, double copy_gb_s, std::
       static_cast<double>(plan.facts().workspace_bytes) * 1e-6);
   std::fflush(stdout);
   if (json != nullptr)
-    std::fprintf(
-        json,
-        "{\"gpu\":\"%s\",\"case\":\"%s\",\"B\":%ld,\"H\":%ld,\"Hk\":%ld,"
-        "\"seq_q\":%ld,\"keys\":%ld,\"D\":%ld,\"page\":%ld,\"us\":%.2f,\"gb_s\":%.0f,"
-        "\"copy_gb_s\":%.0f,\"share\":%.4f,\"kernel\":\"%s\",\"good\":%s}\n",
-        device.facts().name.c_str(), c.name, c.batch, c.heads_q, c.heads_kv, c.seq_q, c.keys,
-        c.head_dim, c.page_size, us, gb_s, copy_gb_s, share, plan.facts().kernel.c_str(),
-        good ? "true" : "false");
+    std::fprintf(json,
+                 "{\"gpu\":\"%s\",\"case\":\"%s\",\"B\":%ld,\"H\":%ld,\"Hk\":%ld,"
+                 "\"seq_q\":%ld,\"keys\":%ld,\"D\":%ld,\"page\":%ld,\"us\":%.2f,\"gb_s\":%.0f,"
+                 "\"copy_gb_s\":%.0f,\"share\":%.4f,\"kernel\":\"%s\",\"good\":%s}\n",
+                 device.facts().name.c_str(), c.name, c.batch, c.heads_q, c.heads_kv, c.seq_q,
+                 c.keys, c.head_dim, c.page_size, us, gb_s, copy_gb_s, share,
+                 plan.facts().kernel.c_str(), good ? "true" : "false");
 }
 
 }  // namespace

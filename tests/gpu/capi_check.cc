@@ -188,8 +188,10 @@ stof_target gpu() {
 }
 
 /// The JSON that says what a plan is must name a kernel.
-std::string check_json(stof_status status, char* json) {
-  ok(status);
+template <class ToJson>
+std::string check_json(const ToJson& to_json) {
+  char* json = nullptr;
+  ok(to_json(&json));
   const std::string text = json;
   stof_text_release(json);
   return text.find("\"kernel\":\"\"") == std::string::npos &&
@@ -210,8 +212,8 @@ std::string check_mask_plan(Draw& draw) {
   data.run_on_cpu(on_cpu);
   data.with_tensors(true, [&](auto& t) { return stof_plan_run(on_gpu, &t, nullptr); });
   std::string wrong = data.difference();
-  char* json = nullptr;
-  if (wrong.empty()) wrong = check_json(stof_plan_to_json(on_gpu, &json), json);
+  if (wrong.empty())
+    wrong = check_json([&](char** json) { return stof_plan_to_json(on_gpu, json); });
   stof_plan_release(on_cpu);
   stof_plan_release(on_gpu);
   return wrong;
@@ -302,8 +304,8 @@ std::string check_block_lists(Draw& draw) {
   data.with_tensors(true, [&](auto& t) { return stof_block_list_plan_run(plan, &t, nullptr); });
   ok(stof_block_list_plan_check(plan, nullptr));
   std::string wrong = data.difference();
-  char* json = nullptr;
-  if (wrong.empty()) wrong = check_json(stof_block_list_plan_to_json(plan, &json), json);
+  if (wrong.empty())
+    wrong = check_json([&](char** json) { return stof_block_list_plan_to_json(plan, json); });
   stof_block_list_plan_release(plan);
   return wrong;
 }
@@ -349,8 +351,8 @@ std::string check_decoding(Draw& draw) {
     return stof_decode_plan_run(plan, &tensors, nullptr);
   });
   std::string wrong = data.difference();
-  char* json = nullptr;
-  if (wrong.empty()) wrong = check_json(stof_decode_plan_to_json(plan, &json), json);
+  if (wrong.empty())
+    wrong = check_json([&](char** json) { return stof_decode_plan_to_json(plan, json); });
   stof_decode_plan_release(plan);
   return wrong;
 }

@@ -11,6 +11,8 @@ import os
 from . import masks
 from ._native import library
 from .attention import CacheInfo, attention, cache_clear, cache_info
+from .block_lists import BlockListPlan
+from .decode import DecodePlan
 from .errors import (
     Corrupt,
     CudaError,
@@ -33,9 +35,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 __all__ = [
+    "BlockListPlan",
     "CacheInfo",
     "Corrupt",
     "CudaError",
+    "DecodePlan",
     "InternalError",
     "InvalidArgument",
     "IoError",

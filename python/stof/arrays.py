@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import nullcontext
 from typing import Any, Callable, NamedTuple, Sequence
 
 from ._native import structs
@@ -194,7 +195,10 @@ class _Torch(Framework):
         return int(array.data_ptr())
 
     def scope(self, ordinal: int) -> Any:
-        """Makes a GPU torch's current device, and the one before it again on leaving."""
+        """Makes a GPU torch's current device, and the one before it again on leaving. Without a GPU
+        nothing, so that the library says what is missing."""
+        if not self._torch.cuda.is_available():
+            return nullcontext()
         return self._torch.cuda.device(ordinal)
 
     def is_current(self, ordinal: int) -> bool:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..errors import NotFound
-from . import structs
+from . import structs, structs_gpu
 
 _PACKAGED = Path(__file__).with_name("libstof_c.so")
 
@@ -40,11 +40,11 @@ def library() -> ctypes.CDLL:
             f"library: {path} cannot be loaded: {error}; it needs x86-64 Linux with glibc"
         ) from error
     try:
-        for name, arguments in structs.STATUS_FUNCTIONS.items():
+        for name, arguments in {**structs.STATUS_FUNCTIONS, **structs_gpu.STATUS_FUNCTIONS}.items():
             function = getattr(loaded, name)
             function.argtypes = arguments
             function.restype = ctypes.c_int32
-        for name in ("stof_mask_release", "stof_plan_release"):
+        for name in ("stof_mask_release", "stof_plan_release", *structs_gpu.RELEASES):
             getattr(loaded, name).argtypes = [ctypes.c_void_p]
             getattr(loaded, name).restype = None
         for name in ("stof_text_release", "stof_bytes_release"):

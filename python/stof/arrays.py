@@ -177,8 +177,15 @@ class _Torch(Framework):
         self.current_stream: Callable[[int], int] = raw or (
             lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream)
         )
+        self.empty_like = torch.empty_like
+        #: The GPU that is current on this thread.
+        self.current_device: Callable[[], int] = getattr(
+            torch._C, "_cuda_getDevice", torch.cuda.current_device
+        )
         #: Whether the current stream is being recorded into a CUDA graph.
-        self.is_capturing: Callable[[], bool] = torch.cuda.is_current_stream_capturing
+        self.is_capturing: Callable[[], bool] = getattr(
+            torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
+        )
 
     def is_one(self, array: Any) -> bool:
         return isinstance(array, self._tensor)
@@ -202,7 +209,7 @@ class _Torch(Framework):
         return self._torch.cuda.device(ordinal)
 
     def is_current(self, ordinal: int) -> bool:
-        return bool(self._torch.cuda.current_device() == ordinal)
+        return bool(self.current_device() == ordinal)
 
     def is_traced(self, q: Any, k: Any, v: Any) -> bool:
         """True where there is no memory to read, or where somebody records operators: fake and meta

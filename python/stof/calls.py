@@ -27,6 +27,7 @@ class Call:
         "out",
         "lse",
         "extras",
+        "tensors",
         "options",
         "arguments",
         "stride_bits",
@@ -153,7 +154,7 @@ def prepare(
     for field, extra in zip(OPTIONAL_FIELDS, call.extras):
         if extra is not None:
             setattr(tensors, field, ctypes.pointer(extra))
-    call.options = structs.RunOptions()
+    call.tensors, call.options = tensors, structs.RunOptions()
     call.arguments = (ctypes.byref(tensors), ctypes.byref(call.options))
     call.stride_bits = 0
     for view in views[:4]:

@@ -7,6 +7,7 @@ from typing import Any, Sequence
 
 from . import identity, masks
 from ._native import check, library, structs
+from .again import Again
 from .arrays import CPU, Device, Framework, View, adopt, device_of, framework_of, hand_back
 from .arrays import torch_compiles, torch_framework
 from .calls import Call, prepare
@@ -24,11 +25,6 @@ _forked = False
 def _after_fork() -> None:
     global _forked
     _forked = True
-
-
-def _num_threads(asked: int) -> int:
-    """GNU OpenMP's threads do not survive fork(): a child computes on the calling thread."""
-    return 1 if _forked else asked
 
 
 def mask_of(mask: Any) -> Mask | None:
@@ -197,6 +193,15 @@ class Plan:
                 stream=stream,
                 num_threads=num_threads,
             )
+        again = getattr(self._local, "again", None)
+        if (
+            again is not None
+            and out is lse is alibi is bias is sink is position_bias is stream is None
+            and not score_tables
+            and not num_threads
+            and again.fits(q, k, v)
+        ):
+            return again.run(self, q, k, v)
         framework = framework_of(q)
         if framework is None:
             return self._run_adopted(
@@ -245,6 +250,7 @@ class Plan:
             call = self._call(framework, (q, k, v), out, lse, extras)
 
         pointer, problem = framework.pointer, self._problem
+        own = out is None and lse is None
         if out is None:
             out = framework.empty(self._out_shape, problem.dtype, q)
         addresses = call.stride_bits
@@ -275,7 +281,7 @@ class Plan:
                 raise InvalidArgument(
                     f"stream: expected None because the plan is for the CPU, got {stream!r}"
                 )
-            call.options.num_threads = 1 if _forked else num_threads
+            call.options.num_threads = self.threads_of(num_threads)
             status = self._run(self._instances.first.handle, *call.arguments)
         else:
             if num_threads:
@@ -285,9 +291,16 @@ class Plan:
             status = self._launch(framework, call, addresses, stream)
         if status:
             check(status)
+        if own and extras is _NO_EXTRAS and framework.name == "torch":
+            self._local.again = Again(framework, self, call, q, k, v)
         return (out, lse) if self._returns_lse else out
 
     __call__ = run
+
+    @staticmethod
+    def threads_of(asked: int) -> int:
+        """GNU OpenMP's threads do not survive fork(): a child computes on the calling thread."""
+        return 1 if _forked else asked
 
     def _call(
         self,

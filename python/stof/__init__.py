@@ -10,7 +10,8 @@ import os
 
 from . import masks
 from ._native import library
-from .attention import CacheInfo, attention, cache_clear, cache_info
+from .attention import attention
+from .cache import CacheInfo, cache_clear, cache_info
 from .block_lists import BlockListPlan
 from .decode import DecodePlan
 from .errors import (
@@ -25,9 +26,12 @@ from .errors import (
     StofError,
     Unsupported,
 )
+from .explain import Explanation, explain, gpu_info
 from .mask import Mask
 from .planning import Plan, _after_fork, plan
 from .problem import PositionBias
+from .score import ScoreMod
+from .varlen import varlen_attention, varlen_plan
 
 __version__: str = library().stof_version().decode()
 
@@ -40,6 +44,7 @@ __all__ = [
     "Corrupt",
     "CudaError",
     "DecodePlan",
+    "Explanation",
     "InternalError",
     "InvalidArgument",
     "IoError",
@@ -49,12 +54,17 @@ __all__ = [
     "OutOfMemory",
     "Plan",
     "PositionBias",
+    "ScoreMod",
     "StofError",
     "Unsupported",
     "__version__",
     "attention",
     "cache_clear",
     "cache_info",
+    "explain",
+    "gpu_info",
     "masks",
     "plan",
+    "varlen_attention",
+    "varlen_plan",
 ]

@@ -2,112 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any
 
-from . import masks
 from .arrays import Framework, adopt, framework_of, hand_back, torch_compiles
-from .errors import InvalidArgument
+from .cache import plans
 from .mask import Mask
-from .planning import Plan, mask_of, plan as make_plan
+from .planning import Plan, plan as make_plan
 from .problem import PositionBias
-
-#: Plans kept for attention() and varlen_attention(); a plan of a GPU holds some device memory.
-MAX_PLANS = 256
-
-
-class CacheInfo(NamedTuple):
-    """What the plan cache did since the process started or cache_clear()."""
-
-    hits: int
-    misses: int
-    maxsize: int
-    currsize: int
-
-
-class _PlanCache:
-    """Least recently used plans. Two threads that miss at once may both plan; one plan is kept."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._lock = threading.Lock()
-        self._plans: OrderedDict[Any, Plan] = OrderedDict()
-        self._hits = self._misses = 0
-
-    def get(self, key: Any) -> Plan | None:
-        with self._lock:
-            found = self._plans.get(key)
-            if found is None:
-                self._misses += 1
-            else:
-                self._hits += 1
-                self._plans.move_to_end(key)
-            return found
-
-    def keep(self, key: Any, made: Plan) -> Plan:
-        with self._lock:
-            kept = self._plans.setdefault(key, made)
-            while len(self._plans) > self._capacity:
-                self._plans.popitem(last=False)
-            return kept
-
-    def info(self) -> CacheInfo:
-        with self._lock:
-            return CacheInfo(self._hits, self._misses, self._capacity, len(self._plans))
-
-    def clear(self) -> None:
-        with self._lock:
-            self._plans.clear()
-            self._hits = self._misses = 0
-
-
-_cache = _PlanCache(MAX_PLANS)
-_EVERYTHING: Mask | None = None
-
-
-def cache_info() -> CacheInfo:
-    """Hits, misses and sizes of the cache of plans that attention() keeps."""
-    return _cache.info()
-
-
-def cache_clear() -> None:
-    """Forgets those plans."""
-    _cache.clear()
-
-
-def _everything() -> Mask:
-    global _EVERYTHING
-    if _EVERYTHING is None:
-        _EVERYTHING = masks.all()
-    return _EVERYTHING
-
-
-def _heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) -> None:
-    """The shapes that decide a plan, before they do."""
-    for name, array in (("q", q), ("k", k), ("v", v)):
-        shape = getattr(array, "shape", None)
-        if shape is None or len(shape) != rank:
-            layout = "[batch, heads, seq, head_dim]" if rank == 4 else "[rows, heads, head_dim]"
-            got = type(array).__name__ if shape is None else f"shape {list(shape)}"
-            raise InvalidArgument(f"{name}: expected {layout}, got {got}")
-    if q.shape[axis] != k.shape[axis] and not enable_gqa:
-        hint = "; pass enable_gqa=True if heads of k and v serve several of q"
-        if rank == 4 and q.shape[2] == k.shape[2] and q.shape[1] > q.shape[2]:
-            hint += "; if these are [batch, seq, heads, head_dim], pass q.transpose(1, 2) and so on"
-        raise InvalidArgument(
-            f"k: expected {q.shape[axis]} heads like q, got {k.shape[axis]} (q {list(q.shape)}, k "
-            f"{list(k.shape)}){hint}"
-        )
-    if k.shape[axis] == 0 or q.shape[axis] % k.shape[axis]:
-        raise InvalidArgument(
-            f"k: expected a number of heads that divides q's {q.shape[axis]}, got {k.shape[axis]} (q "
-            f"{list(q.shape)}, k {list(k.shape)})"
-        )
-
-
-def _device_name(framework: Framework, array: Any) -> str:
-    return str(framework.view(array, "q").device)
+from .requests import check_given, check_heads, everything, position_key, position_table
+from .score import ScoreMod
 
 
 def attention(
@@ -140,7 +43,8 @@ def attention(
     lengths differ. softcap: logits = softcap * tanh(logits / softcap), 0 for none. alibi: float32 slopes
     [heads]. bias: float32, broadcastable to [batch, heads, seq_q, seq_kv]; -inf hides, a finite value
     never does. sink: float32 [heads], a learned logit in the denominator. position_bias: a
-    stof.PositionBias with its table. plan: a Plan of these very options, instead of one of the cache.
+    stof.PositionBias with its table. score_mod: a stof.ScoreMod, the last change to a score
+    before the mask. plan: a Plan of these very options, instead of one of the cache.
 
     Returns a new array like q, [batch, heads, seq_q, head_dim_v], or with return_lse (out, lse) where lse
     is float32 [batch, heads, seq_q], natural log. A row that sees nothing gives 0 and -inf.
@@ -194,13 +98,8 @@ def attention(
         from . import torch_ops
 
         q, k, v = torch_ops.lowered(q, k, v)
-    table = None
-    if position_bias is not None:
-        table = position_bias.table
-        if table is None:
-            raise InvalidArgument(
-                "position_bias.table: expected float32 [num_buckets, heads], got none"
-            )
+    table = None if position_bias is None else position_table(position_bias)
+    modified = None if score_mod is None else ScoreMod.of(score_mod)
     if plan is None:
         plan = _find(
             framework,
@@ -216,11 +115,11 @@ def attention(
             bias,
             sink,
             position_bias,
-            score_mod,
+            modified,
             return_lse,
         )
     else:
-        _check_given(
+        check_given(
             plan,
             mask,
             dict(
@@ -228,37 +127,21 @@ def attention(
                 alignment=alignment,
                 softcap=softcap,
                 return_lse=return_lse,
-                score_mod=score_mod,
+                score_mod=modified,
             ),
         )
         if not enable_gqa and plan.problem.num_heads != plan.problem.num_heads_kv:
-            _heads(q, k, v, 4, 1, enable_gqa)
-    return plan.run(q, k, v, alibi=alibi, bias=bias, sink=sink, position_bias=table)
-
-
-def _check_given(plan: Plan, mask: Any, asked: dict[str, Any]) -> None:
-    """An option beside plan= is either its default or the plan's; nothing is dropped silently."""
-    problem = plan.problem
-    defaults = dict(scale=None, alignment="top_left", softcap=0.0, return_lse=False, score_mod=None)
-    planned = dict(
-        scale=problem.scale,
-        alignment=problem.alignment,
-        softcap=problem.softcap,
-        return_lse=problem.return_lse,
-        score_mod=None,
+            check_heads(q, k, v, 4, 1, enable_gqa)
+    return plan.run(
+        q,
+        k,
+        v,
+        alibi=alibi,
+        bias=bias,
+        sink=sink,
+        position_bias=table,
+        score_tables=() if modified is None else tuple(modified.tables.values()),
     )
-    for name, value in asked.items():
-        if value != defaults[name] and value != planned[name]:
-            raise InvalidArgument(
-                f"{name}: expected the plan's {planned[name]!r}, or nothing beside plan=, got {value!r}; "
-                "plan again"
-            )
-    if mask is not None:
-        given = mask_of(mask)
-        if given is None or given != plan.mask:
-            raise InvalidArgument(
-                f"mask: expected the plan's ({plan.mask}), or None beside plan=, got {mask!r}"
-            )
 
 
 def _find(
@@ -275,13 +158,13 @@ def _find(
     bias: Any,
     sink: Any,
     position_bias: PositionBias | None,
-    score_mod: Any,
+    score_mod: ScoreMod | None,
     return_lse: bool,
 ) -> Plan:
     """The plan for a call, from the cache where its mask can be one's key."""
     key: Any = None
     if mask is None:
-        mask = _everything()
+        mask = everything()
     if isinstance(mask, (Mask, str)):
         try:
             key = (
@@ -298,23 +181,16 @@ def _find(
                 alibi is None,
                 bias is None,
                 sink is None,
-                None
-                if position_bias is None
-                else (
-                    position_bias.num_buckets,
-                    position_bias.max_distance,
-                    position_bias.bidirectional,
-                    position_bias.table.shape,
-                ),
-                score_mod,
+                None if position_bias is None else position_key(position_bias),
+                None if score_mod is None else score_mod.declaration,
                 return_lse,
             )
-            found = _cache.get(key)
+            found = plans.get(key)
             if found is not None:
                 return found
         except (AttributeError, TypeError):
             key = None  # something is no array: the checks below say what
-    _heads(q, k, v, 4, 1, enable_gqa)
+    check_heads(q, k, v, 4, 1, enable_gqa)
     made = make_plan(
         mask,
         batch=q.shape[0],
@@ -325,7 +201,7 @@ def _find(
         head_dim=q.shape[3],
         head_dim_v=v.shape[3],
         dtype=q.dtype,
-        device=_device_name(framework, q),
+        device=framework.view(q, "q").device,
         scale=scale,
         softcap=softcap,
         alibi=alibi is not None,
@@ -336,7 +212,7 @@ def _find(
         alignment=alignment,
         score_mod=score_mod,
     )
-    return made if key is None else _cache.keep(key, made)
+    return made if key is None else plans.keep(key, made)
 
 
 def _adopted(
@@ -359,6 +235,11 @@ def _adopted(
             position_bias.bidirectional,
             adopt(position_bias.table, "position_bias.table")[1],
         )
+    score_mod = ScoreMod.of(options.pop("score_mod"))
+    if score_mod is not None and score_mod.tables:
+        tables = {name: adopt(x, name)[1] for name, x in score_mod.tables.items()}
+        score_mod = ScoreMod(score_mod.text, tables)
+    options["score_mod"] = score_mod
     result = attention(
         taken_q,
         k,

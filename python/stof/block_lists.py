@@ -101,9 +101,7 @@ class BlockListPlan:
 
     def facts(self) -> dict[str, Any]:
         """Problem, kernel, bytes on the device, predicted time in µs."""
-        facts: dict[str, Any] = json_of(
-            library().stof_block_list_plan_to_json, self._handle.value
-        )
+        facts: dict[str, Any] = json_of(library().stof_block_list_plan_to_json, self._handle.value)
         return facts
 
     def update(self, counts: Any, ids: Any, *, stream: int | None = None) -> None:

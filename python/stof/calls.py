@@ -87,6 +87,54 @@ def _view(framework: Framework, array: Any, name: str) -> View:
     return framework.view(array, name)
 
 
+def _extra_views(
+    problem: Problem, device: Device, framework: Framework, extras: Sequence[Any]
+) -> list[View | None]:
+    """Checks presence and place; the library checks the rest."""
+    views: list[View | None] = []
+    wanted = (problem.alibi, problem.bias, problem.sink, problem.position_bias is not None)
+    for name, array, needed in zip(OPTIONAL_NAMES, extras, wanted):
+        if array is None:
+            if needed:
+                raise InvalidArgument(
+                    f"{name}: expected an array because the plan was made with {name}, got none"
+                )
+            views.append(None)
+            continue
+        if not needed:
+            raise InvalidArgument(
+                f"{name}: expected none because the plan was made without {name}, got an array; "
+                f"plan again with {name}"
+            )
+        views.append(_extra_view(framework, array, name, device))
+    tables = extras[len(OPTIONAL_NAMES) :]
+    declared = () if problem.score_mod is None else problem.score_mod[1]
+    if len(tables) != len(declared):
+        raise InvalidArgument(
+            f"score_tables: expected {len(declared)} as the plan's score_mod reads "
+            f"({', '.join(name for name, _, _ in declared) or 'none'}), got {len(tables)}"
+        )
+    for (name, dtype, shape), array in zip(declared, tables):
+        view = _extra_view(framework, array, f"score_tables: {name}", device)
+        if (view.dtype, view.shape) != (dtype, shape):
+            raise InvalidArgument(
+                f"score_tables: expected {name} as {structs.DTYPE_NAMES[dtype]} {list(shape)}, got "
+                f"{view.dtype_name} {list(view.shape)}; plan again for another"
+            )
+        views.append(view)
+    return views
+
+
+def _extra_view(framework: Framework, array: Any, name: str, device: Device) -> View:
+    view = _view(framework, array, name)
+    if view.device != device:
+        raise InvalidArgument(
+            f"{name}: expected memory of {device}, where the plan runs, got {view.device}; move it "
+            "there"
+        )
+    return view
+
+
 def prepare(
     problem: Problem,
     device: Device,
@@ -96,7 +144,8 @@ def prepare(
     lse: Any,
     extras: Sequence[Any],
 ) -> Call:
-    """Checks the arrays against the plan. `extras` are alibi, bias, sink and position_bias or None.
+    """Checks the arrays against the plan. `extras` are alibi, bias, sink and position_bias or
+    None, then the score tables.
 
     A call with `copies` or `widened` is only a note of which of q, k, v must be made contiguous, and
     which extras float32, before it is prepared again.
@@ -108,30 +157,12 @@ def prepare(
         view = _view(framework, array, name)
         _check_one(view, name, shapes[name], problem.dtype, device)
         views.append(view)
-    wanted = (problem.alibi, problem.bias, problem.sink, problem.position_bias is not None)
-    extra_views: list[View | None] = []
-    for name, array, needed in zip(OPTIONAL_NAMES, extras, wanted):
-        if array is None:
-            if needed:
-                raise InvalidArgument(
-                    f"{name}: expected an array because the plan was made with {name}, got none"
-                )
-            extra_views.append(None)
-            continue
-        if not needed:
-            raise InvalidArgument(
-                f"{name}: expected none because the plan was made without {name}, got an array; plan "
-                f"again with {name}"
-            )
-        view = _view(framework, array, name)
-        if view.device != device:
-            raise InvalidArgument(
-                f"{name}: expected memory of {device}, where the plan runs, got {view.device}"
-            )
-        extra_views.append(view)
+    extra_views = _extra_views(problem, device, framework, extras)
     call.copies = tuple(i for i, view in enumerate(views) if not view.last_stride_is_one())
     call.widened = tuple(
-        i for i, view in enumerate(extra_views) if view is not None and view.dtype_name in _WIDENED
+        i
+        for i, view in enumerate(extra_views[: len(OPTIONAL_NAMES)])
+        if view is not None and view.dtype_name in _WIDENED
     )
     if call.copies or call.widened:
         return call
@@ -154,6 +185,12 @@ def prepare(
     for field, extra in zip(OPTIONAL_FIELDS, call.extras):
         if extra is not None:
             setattr(tensors, field, ctypes.pointer(extra))
+    tables = [ctypes.pointer(table) for table in call.extras[len(OPTIONAL_FIELDS) :]]
+    if tables:
+        tensors.num_score_tables = len(tables)
+        tensors.score_tables = (ctypes.POINTER(structs.Tensor) * len(tables))(*tables)
+    else:  # so that a library from before score modifications takes it
+        tensors.struct_size = structs.AttentionTensors.num_score_tables.offset
     call.tensors, call.options = tensors, structs.RunOptions()
     call.arguments = (ctypes.byref(tensors), ctypes.byref(call.options))
     call.stride_bits = 0

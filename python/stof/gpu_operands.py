@@ -39,7 +39,9 @@ def gpu_of(device: Any) -> Device:
 
 def target_of(device: Device, kernel: str | None = None) -> structs.Target:
     return structs.Target(
-        device=structs.GPU, ordinal=device.ordinal, kernel=None if kernel is None else kernel.encode()
+        device=structs.GPU,
+        ordinal=device.ordinal,
+        kernel=None if kernel is None else kernel.encode(),
     )
 
 

@@ -135,7 +135,7 @@ class Mask:
     ) -> str:
         """A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a square
         of them where a side is longer than max_cells."""
-        shape = _score_shape(seq_q, seq_kv, batch + 1, head + 1, alignment)
+        shape = self._shape_with(seq_q, seq_kv, batch, head, alignment)
         options = structs.DrawOptions(batch=batch, head=head, max_cells=max_cells)
         return text_of(
             library().stof_mask_draw_text, self._handle, ctypes.byref(shape), ctypes.byref(options)
@@ -159,7 +159,7 @@ class Mask:
         """
         if kind not in structs.DRAW_KINDS:
             raise InvalidArgument(f'kind: expected "pairs" or "tiles", got {kind!r}')
-        shape = _score_shape(seq_q, seq_kv, batch + 1, head + 1, alignment)
+        shape = self._shape_with(seq_q, seq_kv, batch, head, alignment)
         options = structs.PngOptions(
             kind=structs.DRAW_KINDS[kind],
             batch=batch,
@@ -214,6 +214,13 @@ class Mask:
             f'{text}<br><img alt="{html.escape(str(self))}" src="data:image/png;base64,{picture}">'
         )
 
+    def _shape_with(
+        self, seq_q: int, seq_kv: int | None, batch: int, head: int, alignment: str
+    ) -> structs.ScoreShape:
+        """A shape that has that batch entry and head, and as many as the mask's arrays have."""
+        entries, heads = _extents(json.loads(self.to_json()))
+        return _score_shape(seq_q, seq_kv, max(entries, batch + 1), max(heads, head + 1), alignment)
+
     def _natural_shape(self) -> tuple[int, int] | None:
         """Lengths to draw it at: those it is bound to or its array has, else 256; None where these do
         not fit some array in it."""
@@ -223,8 +230,16 @@ class Mask:
             lengths = (described["seq_q"], described["seq_kv"])
         elif described["op"] == "dense":
             lengths = (described["shape"][-2], described["shape"][-1])
+        elif described["op"] == "blocks":
+            rows = [row for head in described["heads"] for row in head]
+            columns = 1 + max((column for row in rows for column in row), default=0)
+            lengths = (
+                sum(described["row_sizes"]) or described["block_q"] * len(described["heads"][0]),
+                sum(described["col_sizes"]) or described["block_kv"] * columns,
+            )
+        entries, heads = _extents(described)
         try:
-            self.bind(*lengths)
+            self.bind(*lengths, batch=entries, num_heads=heads)
         except InvalidArgument:
             return None
         return lengths
@@ -252,6 +267,30 @@ class Mask:
 
     def __deepcopy__(self, memo: object) -> Mask:
         return self
+
+
+def _extents(node: dict[str, Any]) -> tuple[int, int]:
+    """How many batch entries and heads a mask in JSON tells apart; 1 where they are all alike."""
+    op = node["op"]
+    entries, heads = 1, 1
+    if op == "per_batch":
+        entries = len(node["of"])
+    elif op == "per_head":
+        heads = len(node["of"])
+    elif op == "key_lengths":
+        entries = len(node["lengths"])
+    elif op == "blocks":
+        heads = len(node["heads"])
+    elif op == "dense":
+        entries, heads = (1, 1, *node["shape"])[-4:-2]
+    elif op == "bound":
+        entries, heads = node["batch"], node["heads"]
+    below = node.get("of", [])
+    for child in below if isinstance(below, list) else [below]:
+        inner = _extents(child)
+        entries = max(entries, 1 if op == "batch_entry" else inner[0])
+        heads = max(heads, inner[1])
+    return entries, heads
 
 
 def made(function: Any, *arguments: Any) -> Mask:

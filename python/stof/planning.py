@@ -209,11 +209,6 @@ class Plan:
                 (k, v, out, lse, alibi, bias, sink, position_bias),
                 dict(score_tables=score_tables, stream=stream, num_threads=num_threads),
             )
-        if score_tables:
-            raise InvalidArgument(
-                "score_tables: expected none because the plan was made without score_mod, got "
-                f"{len(score_tables)}"
-            )
         if framework.name == "torch":
             if framework.is_traced(q, k, v):
                 from . import torch_ops
@@ -234,11 +229,11 @@ class Plan:
                     num_threads=num_threads,
                 )
             framework.check_no_grad(q, k, v)
-        extras = (
-            _NO_EXTRAS
-            if alibi is None and bias is None and sink is None and position_bias is None
-            else (alibi, bias, sink, position_bias)
-        )
+        extras: tuple[Any, ...] = _NO_EXTRAS
+        if alibi is not None or bias is not None or sink is not None or position_bias is not None:
+            extras = (alibi, bias, sink, position_bias)
+        if score_tables:
+            extras = (*extras, *score_tables)
         call = self._call(framework, (q, k, v), out, lse, extras)
         if call.copies or call.widened:
             q, k, v = (
@@ -412,11 +407,7 @@ def plan(
 
     Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """
-    if score_mod is not None:
-        raise Unsupported(
-            "score_mod: expected None, this version of stof has no score modifications"
-        )
-    problem = Problem.make(
+    problem = Problem.of_arguments(
         batch=batch,
         num_heads=num_heads,
         num_heads_kv=num_heads_kv,
@@ -433,6 +424,7 @@ def plan(
         sink=sink,
         position_bias=position_bias,
         return_lse=return_lse,
+        score_mod=score_mod,
     )
     where = device_of(device)
     chosen: Mask | View | None = mask_of(mask)

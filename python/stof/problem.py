@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._native import structs
-from .arrays import dtype_code
+from .arrays import dtype_code, int64_array
 from .errors import InvalidArgument
+from .score import Declaration, ScoreMod
 
 _ATTENTION_DTYPES = ("float32", "float16", "bfloat16")
 
@@ -102,6 +103,7 @@ class Problem:
     sink: bool = False
     position_bias: PositionBias | None = None
     return_lse: bool = False
+    score_mod: Declaration | None = None
     cu_seqlens_q: tuple[int, ...] | None = None
     cu_seqlens_kv: tuple[int, ...] | None = None
 
@@ -124,6 +126,7 @@ class Problem:
         sink: Any,
         position_bias: Any,
         return_lse: Any,
+        score_mod: Any = None,
         cu_seqlens_q: tuple[int, ...] | None = None,
         cu_seqlens_kv: tuple[int, ...] | None = None,
     ) -> Problem:
@@ -155,6 +158,7 @@ class Problem:
         cap = _number(softcap, "softcap")
         if cap < 0:
             raise InvalidArgument(f"softcap: expected at least 0 (0 is none), got {cap}")
+        modified = ScoreMod.of(score_mod)
         return Problem(
             dtype=code,
             batch=_extent(batch, "batch", least),
@@ -172,9 +176,34 @@ class Problem:
             sink=_flag(sink, "sink"),
             position_bias=PositionBias.of(position_bias),
             return_lse=_flag(return_lse, "return_lse"),
+            score_mod=None if modified is None else modified.declaration,
             cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_kv=cu_seqlens_kv,
         )
+
+    @staticmethod
+    def of_arguments(
+        *,
+        batch: int,
+        num_heads: int,
+        num_heads_kv: int | None = None,
+        seq_q: int,
+        seq_kv: int | None = None,
+        head_dim: int,
+        head_dim_v: int | None = None,
+        dtype: Any,
+        scale: float | None = None,
+        softcap: float = 0.0,
+        alibi: bool = False,
+        bias: bool = False,
+        sink: bool = False,
+        position_bias: PositionBias | None = None,
+        return_lse: bool = False,
+        alignment: str = "top_left",
+        score_mod: Any = None,
+    ) -> Problem:
+        """The arguments of plan() that describe a problem."""
+        return Problem.make(**locals())
 
     @property
     def dtype_name(self) -> str:
@@ -208,6 +237,21 @@ class Problem:
             given.position_buckets = self.position_bias.num_buckets
             given.position_max_distance = self.position_bias.max_distance
             given.position_bidirectional = self.position_bias.bidirectional
+        if self.score_mod is None:
+            # So that a library from before score modifications takes it.
+            given.struct_size = structs.AttentionProblem.score_mod.offset
+        else:
+            text, tables = self.score_mod
+            given.score_mod = text.encode()
+            given.num_score_tables = len(tables)
+            given.score_tables = (structs.ScoreTable * len(tables))(
+                *(
+                    structs.ScoreTable(
+                        dtype=dtype, name=name.encode(), rank=len(shape), shape=int64_array(shape)
+                    )
+                    for name, dtype, shape in tables
+                )
+            )
         return given
 
     # --- the operands' shapes ------------------------------------------------------------------

@@ -88,6 +88,16 @@ class PngOptions(Sized):
     ]
 
 
+class ScoreTable(Sized):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_int32),
+        ("name", c_char_p),
+        ("rank", c_int64),
+        ("shape", POINTER(c_int64)),
+    ]
+
+
 class AttentionProblem(Sized):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -111,6 +121,9 @@ class AttentionProblem(Sized):
         ("position_max_distance", c_int64),
         ("position_bidirectional", c_int32),
         ("reserved", c_int32),
+        ("score_mod", c_char_p),
+        ("num_score_tables", c_int64),
+        ("score_tables", POINTER(ScoreTable)),
     ]
 
 
@@ -137,6 +150,8 @@ class AttentionTensors(Sized):
         ("bias", POINTER(Tensor)),
         ("sink", POINTER(Tensor)),
         ("position_bias", POINTER(Tensor)),
+        ("num_score_tables", c_int64),
+        ("score_tables", POINTER(POINTER(Tensor))),
     ]
 
 

@@ -1,0 +1,71 @@
+"""The plans that attention() and varlen_attention() have made, for the next call alike."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from .planning import Plan
+
+#: Plans kept for attention() and varlen_attention(); a plan of a GPU holds some device memory.
+MAX_PLANS = 256
+
+
+class CacheInfo(NamedTuple):
+    """What the plan cache did since the process started or cache_clear()."""
+
+    hits: int
+    misses: int
+    maxsize: int
+    currsize: int
+
+
+class PlanCache:
+    """Least recently used plans. Two threads that miss at once may both plan; one plan is kept."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._hits = self._misses = 0
+
+    def get(self, key: Any) -> Plan | None:
+        with self._lock:
+            found = self._plans.get(key)
+            if found is None:
+                self._misses += 1
+            else:
+                self._hits += 1
+                self._plans.move_to_end(key)
+            return found
+
+    def keep(self, key: Any, made: Plan) -> Plan:
+        with self._lock:
+            kept = self._plans.setdefault(key, made)
+            while len(self._plans) > self._capacity:
+                self._plans.popitem(last=False)
+            return kept
+
+    def info(self) -> CacheInfo:
+        with self._lock:
+            return CacheInfo(self._hits, self._misses, self._capacity, len(self._plans))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._plans.clear()
+            self._hits = self._misses = 0
+
+
+#: The one that attention() and varlen_attention() share.
+plans = PlanCache(MAX_PLANS)
+
+
+def cache_info() -> CacheInfo:
+    """Hits, misses and sizes of the cache of plans that attention() keeps."""
+    return plans.info()
+
+
+def cache_clear() -> None:
+    """Forgets those plans."""
+    plans.clear()

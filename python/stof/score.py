@@ -1,0 +1,72 @@
+"""Score modifications: the caller's own function of each score, in the expression language."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping
+
+from ._native import structs
+from .arrays import dtype_code
+from .errors import InvalidArgument
+
+#: What tables may hold.
+TABLE_DTYPES = ("bool", "int32", "int64", "float16", "bfloat16", "float32")
+
+#: Name, element type (a constant of structs) and shape of each table.
+Declaration = tuple[str, tuple[tuple[str, int, tuple[int, ...]], ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreMod:
+    """new score = text(score, b, h, q, k), such as ``ScoreMod("score + rel[q - k + 100]", {"rel": rel})``.
+
+    Applied in float32 after scale, softcap, ALiBi and biases, and before the mask; -inf hides the key.
+    docs/masks.md defines the language. tables: arrays by name, on the device of q, which the text reads
+    as name[i, j, ...]; they are read in every call, so their values may change. Equal, with equal
+    hashes, where text and the tables' names, types and shapes are: those belong to a plan, values do
+    not.
+    """
+
+    text: str
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    declaration: Declaration = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InvalidArgument(
+                f"score_mod: expected its text as a string, got {type(self.text).__name__}"
+            )
+        declared = []
+        for name, array in self.tables.items():
+            if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+                raise InvalidArgument(
+                    f"score_mod: expected an array for table {name!r}, got {type(array).__name__}"
+                )
+            code = dtype_code(array.dtype)
+            if structs.DTYPE_NAMES[code] not in TABLE_DTYPES:
+                raise InvalidArgument(
+                    f"score_mod: expected table {name!r} of {', '.join(TABLE_DTYPES)}, got "
+                    f"{structs.DTYPE_NAMES[code]}; convert it"
+                )
+            declared.append((name, code, tuple(int(extent) for extent in array.shape)))
+        object.__setattr__(self, "declaration", (self.text, tuple(declared)))
+
+    @staticmethod
+    def of(value: Any) -> ScoreMod | None:
+        """The argument score_mod of plan() and attention(): one of these, its text, or None."""
+        if value is None or isinstance(value, ScoreMod):
+            return value
+        if isinstance(value, str):
+            return ScoreMod(value)
+        raise InvalidArgument(
+            "score_mod: expected a stof.ScoreMod, or text without tables, got "
+            f"{type(value).__name__}; stof.compat.flex.flex_attention takes Python functions"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ScoreMod):
+            return NotImplemented
+        return self.declaration == other.declaration
+
+    def __hash__(self) -> int:
+        return hash(self.declaration)

@@ -1,0 +1,249 @@
+"""Packed sequences of unequal length: one call for all of them, without padding."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from .arrays import device_of, framework_of, torch_compiles
+from .cache import plans
+from .errors import InvalidArgument
+from .mask import Mask
+from .planning import Plan, mask_of
+from .problem import PositionBias, Problem
+from .requests import check_given, check_heads, everything, position_key, position_table
+from .score import ScoreMod
+
+
+def lengths_of(cu_seqlens: Any, name: str) -> tuple[int, ...]:
+    """Cumulative lengths as numbers. Reading them from a GPU waits for it."""
+    shape = getattr(cu_seqlens, "shape", None)
+    if shape is not None and len(shape) != 1:
+        raise InvalidArgument(
+            f"{name}: expected cumulative lengths [sequences + 1], got shape {list(shape)}"
+        )
+    values = cu_seqlens.tolist() if hasattr(cu_seqlens, "tolist") else cu_seqlens
+    try:
+        lengths = tuple(values)
+    except TypeError:
+        raise InvalidArgument(
+            f"{name}: expected cumulative lengths, a list or an integer array, got "
+            f"{type(cu_seqlens).__name__}"
+        ) from None
+    if len(lengths) < 2 or any(type(x) is not int for x in lengths):
+        raise InvalidArgument(
+            f"{name}: expected at least two whole numbers, 0 and the end of each sequence, got "
+            f"{list(lengths)[:8]}"
+        )
+    if lengths[0] != 0 or any(b < a for a, b in zip(lengths, lengths[1:])):
+        raise InvalidArgument(
+            f"{name}: expected cumulative lengths that ascend from 0, got {list(lengths)[:8]}"
+            f"{'...' if len(lengths) > 8 else ''}"
+        )
+    return lengths
+
+
+def varlen_plan(
+    mask: Any,
+    cu_seqlens_q: Sequence[int] | Any,
+    cu_seqlens_kv: Sequence[int] | Any = None,
+    *,
+    num_heads: int,
+    num_heads_kv: int | None = None,
+    head_dim: int,
+    head_dim_v: int | None = None,
+    dtype: Any,
+    device: Any = "cpu",
+    scale: float | None = None,
+    softcap: float = 0.0,
+    alibi: bool = False,
+    sink: bool = False,
+    position_bias: PositionBias | None = None,
+    return_lse: bool = False,
+    alignment: str = "top_left",
+    score_mod: Any = None,
+    kernel: str | None = None,
+) -> Plan:
+    """Plans attention of packed sequences: sequence i owns rows cu_seqlens_q[i] to cu_seqlens_q[i+1] of
+    q and out, likewise cu_seqlens_kv (default: the same) of k and v. Plan.run() takes them as [rows,
+    heads, head_dim].
+
+    mask: a stof.Mask, its text or None; it is applied to each sequence with the sequence's own lengths
+    and number as batch entry. The options are those of plan().
+    """
+    rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
+    rows_kv = rows_q if cu_seqlens_kv is None else lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
+    if len(rows_q) != len(rows_kv):
+        raise InvalidArgument(
+            f"cu_seqlens_kv: expected {len(rows_q)} entries like cu_seqlens_q, got {len(rows_kv)}"
+        )
+    chosen = mask_of(mask)
+    if chosen is None:
+        raise InvalidArgument(
+            "mask: expected a stof.Mask, its text or None with packed sequences, got "
+            f"{type(mask).__name__}; make one with stof.masks"
+        )
+    problem = Problem.make(
+        batch=0,
+        num_heads=num_heads,
+        num_heads_kv=num_heads_kv,
+        seq_q=0,
+        seq_kv=0,
+        head_dim=head_dim,
+        head_dim_v=head_dim_v,
+        dtype=dtype,
+        alignment=alignment,
+        scale=scale,
+        softcap=softcap,
+        alibi=alibi,
+        bias=False,
+        sink=sink,
+        position_bias=position_bias,
+        return_lse=return_lse,
+        score_mod=score_mod,
+        cu_seqlens_q=rows_q,
+        cu_seqlens_kv=rows_kv,
+    )
+    return Plan(problem, chosen, device_of(device), kernel)
+
+
+def varlen_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_kv: Any = None,
+    mask: Any = None,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    alignment: str = "top_left",
+    softcap: float = 0.0,
+    alibi: Any = None,
+    sink: Any = None,
+    position_bias: PositionBias | None = None,
+    score_mod: Any = None,
+    return_lse: bool = False,
+    plan: Plan | None = None,
+) -> Any:
+    """Attention of packed sequences; each sees itself only, under the mask with its own lengths.
+
+    q [rows, heads, head_dim], k [rows_kv, heads_kv, head_dim], v [rows_kv, heads_kv, head_dim_v]: NumPy
+    arrays or torch tensors. cu_seqlens_q and cu_seqlens_kv (default: the same): [sequences + 1]
+    integers ascending from 0; those on a GPU are read by the host, which waits: keep a varlen_plan()
+    where that matters. A mask that differs between batch entries gives entry i to sequence i. The
+    options mean what they mean for attention(); there is no bias tensor here.
+
+    Returns [rows, heads, head_dim_v], or with return_lse (out, lse) where lse is float32 [heads, rows].
+    """
+    compiles = torch_compiles()
+    framework = None if compiles else framework_of(q)
+    if compiles or (
+        framework is not None and framework.name == "torch" and framework.is_traced(q, k, v)
+    ):
+        if plan is not None or score_mod is not None:
+            raise InvalidArgument(
+                "plan, score_mod: expected None while torch records operators, got "
+                f"{'a plan' if plan is not None else 'score_mod'}; make a stof.varlen_plan() and call "
+                "its run()"
+            )
+        from . import torch_ops
+
+        return torch_ops.varlen_attention(
+            q,
+            k,
+            v,
+            cu_seqlens_q,
+            cu_seqlens_q if cu_seqlens_kv is None else cu_seqlens_kv,
+            mask,
+            scale=scale,
+            enable_gqa=enable_gqa,
+            alignment=alignment,
+            softcap=softcap,
+            alibi=alibi,
+            sink=sink,
+            position_bias=position_bias,
+            return_lse=return_lse,
+        )
+    if framework is None:
+        raise InvalidArgument(
+            f"q: expected a NumPy array or a torch tensor, got {type(q).__name__}; convert it with "
+            "numpy.from_dlpack() or torch.from_dlpack()"
+        )
+    if plan is None and framework.name == "torch" and framework.is_autocast():
+        from . import torch_ops
+
+        q, k, v = torch_ops.lowered(q, k, v)
+    table = position_table(position_bias)
+    modified = ScoreMod.of(score_mod)
+    rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
+    rows_kv = rows_q if cu_seqlens_kv is None else lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
+    if plan is not None:
+        asked = dict(
+            scale=scale,
+            alignment=alignment,
+            softcap=softcap,
+            return_lse=return_lse,
+            score_mod=modified,
+        )
+        check_given(plan, mask, asked)
+        for name, rows in (("cu_seqlens_q", rows_q), ("cu_seqlens_kv", rows_kv)):
+            if getattr(plan.problem, name) != rows:
+                raise InvalidArgument(
+                    f"{name}: expected the plan's {getattr(plan.problem, name)}, got {rows}; plan again"
+                )
+    check_heads(q, k, v, 3, 1, enable_gqa)
+    if plan is None:
+        if mask is None:
+            mask = everything()
+        key = None
+        if isinstance(mask, (Mask, str)):
+            key = (
+                "varlen",
+                mask,
+                rows_q,
+                rows_kv,
+                q.shape[1:],
+                k.shape[1:],
+                v.shape[1:],
+                q.dtype,
+                getattr(q, "device", None),
+                scale,
+                alignment,
+                softcap,
+                alibi is None,
+                sink is None,
+                None if position_bias is None else position_key(position_bias),
+                None if modified is None else modified.declaration,
+                return_lse,
+            )
+            plan = plans.get(key)
+        if plan is None:
+            plan = varlen_plan(
+                mask,
+                rows_q,
+                rows_kv,
+                num_heads=q.shape[1],
+                num_heads_kv=k.shape[1],
+                head_dim=q.shape[2],
+                head_dim_v=v.shape[2],
+                dtype=q.dtype,
+                device=framework.view(q, "q").device,
+                scale=scale,
+                softcap=softcap,
+                alibi=alibi is not None,
+                sink=sink is not None,
+                position_bias=position_bias,
+                return_lse=return_lse,
+                alignment=alignment,
+                score_mod=modified,
+            )
+            plan = plans.keep(key, plan)
+    return plan.run(
+        q,
+        k,
+        v,
+        alibi=alibi,
+        sink=sink,
+        position_bias=table,
+        score_tables=() if modified is None else tuple(modified.tables.values()),
+    )

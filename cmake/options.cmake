@@ -2,6 +2,7 @@
 include(GNUInstallDirs)
 
 option(STOF_DEVELOPER "Warnings are errors" OFF)
+option(STOF_PYTHON "Build what the Python package carries, and nothing else (pyproject.toml)" OFF)
 option(STOF_BUILD_CLI "Build the stof program" ${PROJECT_IS_TOP_LEVEL})
 option(STOF_BUILD_C "Build the shared library with the C interface" ${PROJECT_IS_TOP_LEVEL})
 option(STOF_INSTALL "Add install rules" ${PROJECT_IS_TOP_LEVEL})

@@ -94,8 +94,6 @@ std::string compiler() {
 
 }  // namespace
 
-std::string_view version() { return STOF_VERSION; }
-
 std::string SystemInfo::to_json() const {
   nlohmann::ordered_json json = {
       {"stof", stof_version}, {"compiler", compiler}, {"build_type", build_type}};

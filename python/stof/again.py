@@ -66,10 +66,12 @@ class Again:
             and q.dtype is dtype
             and k.dtype is dtype
             and v.dtype is dtype
-            and q.get_device() == ordinal
-            and k.get_device() == ordinal
-            and v.get_device() == ordinal
         ):
+            return False
+        if ordinal < 0:  # which get_device() also is of tensors without memory
+            if not (q.is_cpu and k.is_cpu and v.is_cpu):
+                return False
+        elif not q.get_device() == k.get_device() == v.get_device() == ordinal:
             return False
         if self._strides is None:
             if not (q.is_contiguous() and k.is_contiguous() and v.is_contiguous()):

@@ -47,8 +47,10 @@ class _Recent:
 _masks = _Recent(_CAPACITY)
 
 
-def mask_of(text: str) -> masks.Mask | None:
-    """The mask of a text or a name; None for the empty text."""
+def mask_of(text: masks.Mask | str) -> masks.Mask | None:
+    """The mask of a text or a name; None for the empty text, itself for a mask."""
+    if isinstance(text, masks.Mask):
+        return text
     if not text:
         return None
     if identity.is_name(text):

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "stof/expression.h"
 #include "stof/mask.h"
 #include "stof/mask_plan.h"
 #include "stof/tensor.h"
@@ -45,6 +46,16 @@ struct AttentionProblem {
   bool sink = false;  ///< a learned logit per head joins the softmax's denominator
   bool return_lse = false;
 
+  /// The caller's own function of a score, an expression in score, b, h, q, k and the tables below
+  /// (docs/masks.md has the language): "score + rel[q - k + 100]". Applied after everything above
+  /// and before the mask, in float32; -inf hides the key, and a key that a bias hides stays hidden.
+  /// q is the query's row plus the offset of bottom-right alignment, b of packed sequences the
+  /// sequence. Empty: none.
+  std::string score_mod = {};
+  /// What score_mod may read, at most 16; the values come with the tensors, and may change between
+  /// runs.
+  std::vector<expr::TableDecl> score_tables = {};
+
   /// Throws InvalidArgument naming the field, the value expected and the one got.
   void validate() const;
   std::string describe() const;
@@ -64,6 +75,8 @@ struct AttentionTensors {
   TensorView sink;          ///< float32 [num_heads_q]
   /// float32 [num_buckets, num_heads_q]; the distance is ALiBi's, k - q - offset
   TensorView position_bias;
+  std::vector<TensorView>
+      score_tables;  ///< one of each AttentionProblem::score_tables, any strides
 };
 
 /// A problem with its mask planned. Immutable, cheap to copy, safe from several threads.
@@ -94,8 +107,8 @@ struct RunOptions {
   int num_threads = 0;  ///< 0 = all cores OpenMP gives
 };
 
-/// out = softmax(scale * q k^T (+ softcap, ALiBi, bias, position bias), visible keys only) v,
-/// flash-style.
+/// out = softmax(scale * q k^T (+ softcap, ALiBi, bias, position bias, score_mod), visible keys
+/// only) v, flash-style.
 /// A row that sees nothing gives out 0 and LSE -inf, with a sink too; otherwise the LSE includes
 /// the sink. What keys and values hold where nothing sees them is never felt, NaN included.
 /// Accumulates in float32; the same bits for every number of threads.

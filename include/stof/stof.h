@@ -182,6 +182,16 @@ stof_status stof_mask_draw_png(const stof_mask* mask, const stof_score_shape* sh
 
 /* --- attention ----------------------------------------------------------------------------- */
 
+/* A table that a score modification may read as name[i, j, ...]. */
+typedef struct stof_score_table {
+  uint32_t struct_size;
+  int32_t dtype;        /* STOF_BOOL, STOF_INT32, STOF_INT64, STOF_FLOAT32, STOF_FLOAT16 or
+                         * STOF_BFLOAT16 */
+  const char* name;     /* letters, digits and _, not a word of the language */
+  int64_t rank;         /* 0 to 8; of rank 0, read as the bare name */
+  const int64_t* shape; /* rank extents */
+} stof_score_table;
+
 /* Everything about a call except addresses and strides. An option here is part of the plan: tensors
  * that do not match are refused when it is run. */
 typedef struct stof_attention_problem {
@@ -207,6 +217,11 @@ typedef struct stof_attention_problem {
   int64_t position_max_distance;  /* with buckets: from here on distances share the last one */
   int32_t position_bidirectional; /* with buckets: half of them for keys after the query */
   int32_t reserved;
+  /* A function of each score, "score + rel[q - k + 100]", in the language of docs/masks.md; applied
+   * after all of the above and before the mask. -inf hides the key. Null: none. */
+  const char* score_mod;
+  int64_t num_score_tables;             /* at most 16 */
+  const stof_score_table* score_tables; /* num_score_tables of them, each with its struct_size */
 } stof_attention_problem;
 
 enum { STOF_CPU = 0, STOF_GPU = 1 };
@@ -266,6 +281,10 @@ typedef struct stof_attention_tensors {
                                     * not with packed sequences */
   const stof_tensor* sink;         /* float32 [num_heads_q] */
   const stof_tensor* position_bias; /* float32 [position_buckets, num_heads_q] */
+  int64_t num_score_tables;         /* as of the problem */
+  /* num_score_tables tensors in the order of the problem's tables, of their types and shapes and
+   * any strides. Their values may change between runs. */
+  const stof_tensor* const* score_tables;
 } stof_attention_tensors;
 
 typedef struct stof_run_options {

@@ -1,7 +1,7 @@
 #pragma once
 // Score modifications, between the matrix product and the mask's bits: scale, softcap, ALiBi, bias
-// or position bias, in this order. Written once for every kernel with the accumulator layout of
-// softmax.cuh.
+// or position bias, the caller's own function, in this order. Written once for every kernel with the
+// accumulator layout of softmax.cuh.
 
 #include "attention/rows.cuh"
 #include "ptx/math.cuh"
@@ -10,10 +10,12 @@ namespace stof {
 
 /// Whether scores depend on which keys and queries they are of.
 template <class Config>
-constexpr bool kNeedsTokens = Config::kAlibi || Config::kBias || Config::kPositionBias;
+constexpr bool kNeedsTokens =
+    Config::kAlibi || Config::kBias || Config::kPositionBias || Config::kScoreMod;
 
-/// What turns a score as modify() leaves it into an exponent of 2. ALiBi and biases are added in that
-/// unit; elsewhere the factor stays in the softmax's multiply-add, where it costs nothing.
+/// What turns a score as modify() leaves it into an exponent of 2. ALiBi, biases and the caller's
+/// function leave it in that unit; elsewhere the factor stays in the softmax's multiply-add, where it
+/// costs nothing.
 template <class D>
 __device__ __forceinline__ float score_unit(const AttentionParams& params) {
   constexpr float kLog2e = 1.44269504088896f;
@@ -37,6 +39,10 @@ class ScoreRows {
       if constexpr (D::kAlibi) slope2_ = params.alibi_slopes[rows.head * params.alibi_stride] * kLog2e;
       if constexpr (D::kPositionBias)
         table_ = params.position_table + rows.head * params.position_head_stride;
+      if constexpr (D::kScoreMod) {
+        batch_ = record.batch;
+        head_ = rows.head;
+      }
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const i32 last = sequence.seq_q - 1;  // rows past the end are computed, never stored
@@ -82,6 +88,12 @@ class ScoreRows {
         add_elements(scores, unit, params, first_key);
     }
     if constexpr (D::kPositionBias) add_buckets(scores, unit, params, first_key);
+    if constexpr (D::kScoreMod) {
+      constexpr float kLn2 = 0.693147180559945f;
+      constexpr bool kHasUnit = D::kAlibi || D::kBias || D::kPositionBias;  // of exponents of 2
+      call_function(scores, kHasUnit ? kLn2 : D::kSoftcap ? params.softcap : params.scale, params,
+                    first_key);
+    }
   }
 
  private:
@@ -190,10 +202,63 @@ class ScoreRows {
     }
   }
 
+  /// The caller's function of the natural score, which is `natural` times what is held. Like a bias,
+  /// a finite result stays finite and -inf hides; what a bias hides stays hidden.
+  template <int kRegisters>
+  __device__ __forceinline__ void call_function(float (&scores)[kRegisters], float natural,
+                                                const AttentionParams& params,
+                                                i32 first_key) const {
+    constexpr int kCalls = 8;  // in flight at a time
+    i32 key = first_key + first_column() * params.step;
+    if constexpr (D::ScoreMod::kUnrolled) {
+#pragma unroll
+      for (int i = 0; i < kRegisters; i += kCalls) {
+        if (i > 0) key += any_bits<kCalls>(scores, i) & params.zero;
+#pragma unroll
+        for (int j = 0; j < kCalls; ++j)
+          scores[i + j] = changed(scores[i + j], natural, params, query_[(j >> 1) & 1],
+                                  key + column(i + j) * params.step);
+      }
+    } else {
+      // A long function is in the loop kCalls times, not once a score: the scores pass by.
+#pragma unroll 1
+      for (int i = 0; i < kRegisters; i += kCalls) {
+        float results[kCalls];
+#pragma unroll
+        for (int j = 0; j < kCalls; ++j)
+          results[j] = changed(scores[j], natural, params, query_[(j >> 1) & 1],
+                               key + column(j) * params.step);
+#pragma unroll
+        for (int j = 0; j + kCalls < kRegisters; ++j) scores[j] = scores[j + kCalls];
+#pragma unroll
+        for (int j = 0; j < kCalls; ++j) scores[kRegisters - kCalls + j] = results[j];
+        key += column(kCalls) * params.step;
+      }
+    }
+  }
+
+  __device__ __forceinline__ float changed(float score, float natural,
+                                           const AttentionParams& params, i32 query,
+                                           i32 key) const {
+    using Params = typename D::ScoreMod::Params;
+    const float result = D::ScoreMod::apply(static_cast<const Params&>(params), score * natural,
+                                            batch_, head_, query, key);
+    const bool hidden = (D::kBias || D::kPositionBias) && score == -ptx::infinity();
+    return hidden ? score : exponent_of(result);
+  }
+
+  /// added() to nothing; NaN stays NaN.
+  static __device__ __forceinline__ float exponent_of(float score) {
+    constexpr float kLargest = 1e38f;
+    const float held = score < -kLargest ? -kLargest : score;
+    return score == -ptx::infinity() ? score : held * kLog2e;
+  }
+
   float slope2_ = 0.0f;  // ALiBi's, in log2 units
   i32 query_[2];         // query token + position offset
   const float* bias_[2];
   const float* table_;   // of the head, with position bias
+  i32 batch_, head_;     // with the caller's function
 };
 
 }  // namespace stof

@@ -1,6 +1,8 @@
 #include "capi/convert.h"
 
+#include <cstddef>
 #include <span>
+#include <string>
 
 #include "capi/guard.h"
 #include "capi/sized.h"
@@ -23,6 +25,38 @@ static_assert(STOF_UINT32 == static_cast<int>(DType::kUInt32));
 static_assert(STOF_INT32 == static_cast<int>(DType::kInt32));
 static_assert(STOF_UINT64 == static_cast<int>(DType::kUInt64));
 static_assert(STOF_INT64 == static_cast<int>(DType::kInt64));
+
+constexpr std::size_t kFirstProblemSize = offsetof(stof_attention_problem, score_mod);
+constexpr std::size_t kFirstTensorsSize = offsetof(stof_attention_tensors, num_score_tables);
+
+/// Checks a count and its array; what is in it is checked by the caller.
+void check_tables(std::int64_t count, const void* tables, const char* owner) {
+  constexpr std::int64_t kMost = 16;  // AttentionProblem::validate() says the same
+  STOF_CHECK(count >= 0 && count <= kMost, kInvalidArgument,
+             "{}.num_score_tables: expected 0 to {}, got {}", owner, kMost, count);
+  STOF_CHECK((tables != nullptr) == (count > 0), kInvalidArgument,
+             "{}.score_tables: expected {} num_score_tables = {}, got {}", owner,
+             count > 0 ? "an array beside" : "null beside", count,
+             tables == nullptr ? "null" : "one");
+}
+
+std::vector<expr::TableDecl> score_tables_of(const stof_attention_problem& given) {
+  check_tables(given.num_score_tables, given.score_tables, "problem");
+  std::vector<expr::TableDecl> tables;
+  for (std::int64_t i = 0; i < given.num_score_tables; ++i) {
+    const std::string name = fmt::format("problem.score_tables[{}]", i);
+    const stof_score_table table = read_sized(given.score_tables + i, name.c_str());
+    STOF_CHECK(table.rank >= 0 && table.rank <= Dims::kMaxRank, kInvalidArgument,
+               "{}.rank: expected 0 to {}, got {}", name, Dims::kMaxRank, table.rank);
+    STOF_CHECK(table.name != nullptr, kInvalidArgument, "{}.name: expected a name, got null", name);
+    STOF_CHECK(table.shape != nullptr || table.rank == 0, kInvalidArgument,
+               "{}.shape: expected {} extents, got null", name, table.rank);
+    const auto rank = static_cast<std::size_t>(table.rank);
+    tables.push_back({table.name, dtype_of(table.dtype, name.c_str()),
+                      rank == 0 ? Dims{} : Dims(std::span(table.shape, rank))});
+  }
+  return tables;
+}
 
 /// All but batch and lengths.
 AttentionProblem options_of(const stof_attention_problem& given) {
@@ -55,6 +89,10 @@ AttentionProblem options_of(const stof_attention_problem& given) {
                given.position_max_distance, given.position_bidirectional);
   STOF_CHECK(given.reserved == 0, kInvalidArgument, "problem.reserved: expected 0, got {}",
              given.reserved);
+  if (given.score_mod != nullptr) problem.score_mod = given.score_mod;
+  STOF_CHECK(given.score_mod == nullptr || !problem.score_mod.empty(), kInvalidArgument,
+             "problem.score_mod: expected an expression, or null for none, got \"\"");
+  problem.score_tables = score_tables_of(given);
   return problem;
 }
 
@@ -117,7 +155,7 @@ MutableTensorView output_of(const stof_tensor* tensor, const char* name) {
 }
 
 AttentionProblem problem_of(const stof_attention_problem* problem) {
-  const stof_attention_problem given = read_sized(problem, "problem");
+  const stof_attention_problem given = read_sized(problem, "problem", kFirstProblemSize);
   AttentionProblem result = options_of(given);
   result.batch = given.batch;
   result.seq_q = given.seq_q;
@@ -126,7 +164,7 @@ AttentionProblem problem_of(const stof_attention_problem* problem) {
 }
 
 AttentionProblem varlen_problem_of(const stof_attention_problem* problem) {
-  const stof_attention_problem given = read_sized(problem, "problem");
+  const stof_attention_problem given = read_sized(problem, "problem", kFirstProblemSize);
   STOF_CHECK(given.batch == 0 && given.seq_q == 0 && given.seq_kv == 0, kInvalidArgument,
              "problem.batch, seq_q, seq_kv: expected 0 because the cumulative lengths give them, "
              "got {}, {}, {}",
@@ -143,7 +181,7 @@ std::vector<std::int64_t> lengths_of(const std::int64_t* cu_seqlens, std::int64_
 }
 
 AttentionTensors tensors_of(const stof_attention_tensors* tensors) {
-  const stof_attention_tensors given = read_sized(tensors, "tensors");
+  const stof_attention_tensors given = read_sized(tensors, "tensors", kFirstTensorsSize);
   STOF_CHECK(given.reserved == 0, kInvalidArgument, "tensors.reserved: expected 0, got {}",
              given.reserved);
   AttentionTensors result;
@@ -156,6 +194,10 @@ AttentionTensors tensors_of(const stof_attention_tensors* tensors) {
   result.bias = optional_of(given.bias, "bias");
   result.sink = optional_of(given.sink, "sink");
   result.position_bias = optional_of(given.position_bias, "position_bias");
+  check_tables(given.num_score_tables, given.score_tables, "tensors");
+  for (std::int64_t i = 0; i < given.num_score_tables; ++i)
+    result.score_tables.push_back(
+        tensor_of(given.score_tables[i], fmt::format("tensors.score_tables[{}]", i).c_str()));
   return result;
 }
 

@@ -57,7 +57,7 @@ std::string AttentionConfig::name() const {
                                      {grid_order, "_grid"},
                                      {merge, "_merge"}})
     if (flag) text += suffix;
-  return text;
+  return score_mod ? text + "_mod" + score_mod->tag : text;
 }
 
 void AttentionConfig::validate() const {
@@ -91,6 +91,7 @@ std::string emit_attention(const AttentionConfig& config) {
   text += emit_wgmma_scores(config.element, config.tile_kv, config.query_in_registers);
   text += emit_wgmma_output(config.element, round_up(config.head_dim_v, 8));
   text += "}\n#include \"attention/sm90_blockwise/kernel.cuh\"\n";
+  if (config.score_mod) text += config.score_mod->text;
   text += fmt::format(
       R"(namespace stof {{
 struct Config {{
@@ -99,6 +100,7 @@ struct Config {{
   static constexpr int kWarpgroups = {wg}, kTileKv = {kv}, kStages = {stages}, kQueryStages = {qstages};
   static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kPingPong = {pingpong}, kMerge = {merge};
   static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kPositionBias = {position};
+  {score_mod}
   static constexpr bool kSink = {sink}, kVarlen = {varlen}, kGridOrder = {grid};
   static constexpr int kConsumerRegisters = {creg}, kProducerRegisters = {preg};
 }};
@@ -106,7 +108,7 @@ static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagr
 static_assert(Derived<Config>::kPayloadBytes == {payload}, "host and device disagree on payloads");
 }}
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
-attention(const __grid_constant__ stof::AttentionParams params, const __grid_constant__ stof::ptx::TensorMap q,
+attention(const __grid_constant__ {params} params, const __grid_constant__ stof::ptx::TensorMap q,
           const __grid_constant__ stof::ptx::TensorMap k, const __grid_constant__ stof::ptx::TensorMap v) {{
   stof::sm90_blockwise<stof::Config>(params, stof::OperandMaps{{&q, &k, &v}});
 }}
@@ -118,7 +120,9 @@ attention(const __grid_constant__ stof::AttentionParams params, const __grid_con
       fmt::arg("qreg", flag(config.query_in_registers)), fmt::arg("pack", flag(config.pack_heads)),
       fmt::arg("pingpong", flag(config.ping_pong)), fmt::arg("softcap", flag(config.softcap)),
       fmt::arg("alibi", flag(config.alibi)), fmt::arg("bias", flag(config.bias)),
-      fmt::arg("position", flag(config.position_bias)), fmt::arg("sink", flag(config.sink)),
+      fmt::arg("position", flag(config.position_bias)),
+      fmt::arg("score_mod", score_mod_members(config.score_mod.get())),
+      fmt::arg("params", params_type(config.score_mod.get())), fmt::arg("sink", flag(config.sink)),
       fmt::arg("varlen", flag(config.varlen)), fmt::arg("grid", flag(config.grid_order)),
       fmt::arg("merge", flag(config.merge)), fmt::arg("creg", config.consumer_registers),
       fmt::arg("preg", config.producer_registers), fmt::arg("shared", config.shared_bytes()),

@@ -1,8 +1,10 @@
 #pragma once
 // A block-wise attention kernel's configuration and its source text.
 
+#include <memory>
 #include <string>
 
+#include "codegen/score_mod.h"
 #include "stof/dtype.h"
 
 namespace stof::codegen {
@@ -30,7 +32,8 @@ struct AttentionConfig {
   bool softcap = false;
   bool alibi = false;
   bool bias = false;
-  bool position_bias = false;  ///< instead of a bias
+  bool position_bias = false;                     ///< instead of a bias
+  std::shared_ptr<const ScoreModCode> score_mod;  ///< null: none
   bool sink = false;
   bool varlen = false;      ///< sequences packed along the rows
   bool grid_order = false;  ///< sm90 only: tiles are boxes of a token grid (plan/grid_order.h)
@@ -49,11 +52,12 @@ struct AttentionConfig {
   int heads_per_record() const { return pack_heads ? slabs() : 1; }
   int threads() const;
   int query_rows() const { return pack_heads ? 64 : 64 * slabs(); }
-  /// ALiBi and biases, which need to know the keys of a tile.
-  bool needs_keys() const { return alibi || bias || position_bias; }
+  /// ALiBi, biases and score modifications, which need to know the keys of a tile.
+  bool needs_keys() const { return alibi || bias || position_bias || score_mod; }
   int payload_bytes() const;
   int shared_bytes() const;
-  /// "sm90_bf16_qk128_v128_w2_kv128_s2q1", "sm80_bf16_qk128_v128_w1x2_kv64_s2" and the flags.
+  /// "sm90_bf16_qk128_v128_w2_kv128_s2q1", "sm80_bf16_qk128_v128_w1x2_kv64_s2" and the flags; a
+  /// score modification adds "_mod" and its tag.
   std::string name() const;
   /// Throws Internal naming the field that cannot work.
   void validate() const;

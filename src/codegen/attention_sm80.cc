@@ -42,7 +42,7 @@ std::string sm80_name(const AttentionConfig& config) {
                                      {config.varlen, "_varlen"},
                                      {config.merge, "_merge"}})
     if (flag) text += suffix;
-  return text;
+  return config.score_mod ? text + "_mod" + config.score_mod->tag : text;
 }
 
 void validate_sm80(const AttentionConfig& config) {
@@ -72,7 +72,7 @@ std::string emit_sm80(const AttentionConfig& config) {
   return fmt::format(
       R"(// {name}
 #include "attention/sm80_blockwise/kernel.cuh"
-namespace stof {{
+{function}namespace stof {{
 struct Config {{
   using Element = ptx::{element};
   static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
@@ -81,12 +81,13 @@ struct Config {{
   static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kMerge = {merge}, kVarlen = {varlen};
   static constexpr bool kGridOrder = false;
   static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kPositionBias = {position}, kSink = {sink};
+  {score_mod}
 }};
 static_assert(MmaDerived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 static_assert(MmaDerived<Config>::kPayloadBytes == {payload}, "host and device disagree on payloads");
 }}
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
-attention(const __grid_constant__ stof::AttentionParams params, const __grid_constant__ stof::Operands operands) {{
+attention(const __grid_constant__ {params} params, const __grid_constant__ stof::Operands operands) {{
   stof::sm80_blockwise<stof::Config>(params, operands);
 }}
 )",
@@ -100,10 +101,12 @@ attention(const __grid_constant__ stof::AttentionParams params, const __grid_con
       fmt::arg("qreg", flag(config.query_in_registers)), fmt::arg("pack", flag(config.pack_heads)),
       fmt::arg("softcap", flag(config.softcap)), fmt::arg("alibi", flag(config.alibi)),
       fmt::arg("bias", flag(config.bias)), fmt::arg("position", flag(config.position_bias)),
-      fmt::arg("sink", flag(config.sink)), fmt::arg("varlen", flag(config.varlen)),
-      fmt::arg("merge", flag(config.merge)), fmt::arg("shared", config.shared_bytes()),
-      fmt::arg("payload", config.payload_bytes()), fmt::arg("threads", config.threads()),
-      fmt::arg("blocks", config.blocks_per_sm));
+      fmt::arg("function", config.score_mod ? config.score_mod->text : ""),
+      fmt::arg("score_mod", score_mod_members(config.score_mod.get())),
+      fmt::arg("params", params_type(config.score_mod.get())), fmt::arg("sink", flag(config.sink)),
+      fmt::arg("varlen", flag(config.varlen)), fmt::arg("merge", flag(config.merge)),
+      fmt::arg("shared", config.shared_bytes()), fmt::arg("payload", config.payload_bytes()),
+      fmt::arg("threads", config.threads()), fmt::arg("blocks", config.blocks_per_sm));
 }
 
 }  // namespace stof::codegen

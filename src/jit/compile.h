@@ -14,11 +14,15 @@ struct CubinRequest {
   std::string name;  ///< kernel configuration, for messages and listings
   std::string source;
   std::string target;  ///< "sm_90a"
+  /// What the caller writes is in it: a result that spills runs slower, which is said in a warning,
+  /// but is no mistake of ours.
+  bool may_spill = false;
 };
 
 /// From the kernels inside the library, else from the cache, else compiled and stored. Throws as
 /// Nvrtc::compile() does, Jit naming the kernel when the result spills or serialises its matrix
 /// instructions, or NotFound when it would have to be compiled and NVRTC is missing.
+std::string cubin_for(const CubinRequest& request);
 std::string cubin_for(const std::string& name, const std::string& source,
                       const std::string& target);
 

@@ -23,6 +23,7 @@ int main(void) {
   arrays_of_masks_are_right();
   pictures_are_png();
   attention_is_right();
+  score_modifications_are_right();
   packed_sequences_are_right();
   plans_say_what_they_are();
   wrong_masks_are_refused();

@@ -87,6 +87,8 @@ void make_operands(operands* o, const stof_attention_problem* p) {
   if (p->alibi) o->all.alibi_slopes = &o->slopes;
   if (p->bias) o->all.bias = &o->bias;
   if (p->sink) o->all.sink = &o->sink;
+  o->score_tables[0] = &o->slopes;
+  if (p->num_score_tables > 0) o->all.num_score_tables = 1, o->all.score_tables = o->score_tables;
   if (p->position_buckets > 0) o->all.position_bias = &o->position_bias;
 }
 

@@ -20,6 +20,7 @@ typedef struct {
       table_shape[2];
   int64_t q_strides[4];
   stof_tensor q, k, v, out, lse, slopes, bias, sink, position_bias;
+  const stof_tensor* score_tables[1];
   stof_attention_tensors all;
 } operands;
 

@@ -1,6 +1,7 @@
 /* Every kind of mistake, and what its message says. */
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "check.h"
@@ -90,7 +91,8 @@ void wrong_problems_are_refused(void) {
     CHECK_FAILS(stof_plan_attention(&p, mask, NULL, &plan), STOF_INVALID_ARGUMENT, words); \
   } while (0)
   CHECK_PROBLEM(struct_size, 0, "problem.struct_size: expected");
-  CHECK_PROBLEM(struct_size, sizeof p - 8, "problem.struct_size: expected");
+  CHECK_PROBLEM(struct_size, offsetof(stof_attention_problem, score_mod) - 8,
+                "problem.struct_size: expected");
   CHECK_PROBLEM(struct_size, sizeof p + 8, "update the library");
   CHECK_PROBLEM(dtype, 99, "problem.dtype: expected 0");
   CHECK_PROBLEM(dtype, STOF_INT8, "dtype: expected float32, float16 or bfloat16, got int8");
@@ -103,6 +105,32 @@ void wrong_problems_are_refused(void) {
   CHECK_PROBLEM(softcap, -1, "softcap");
   CHECK_PROBLEM(position_max_distance, 64, "problem.position_buckets");
   CHECK_PROBLEM(reserved, 1, "problem.reserved");
+  CHECK_PROBLEM(score_mod, "score + rel[q]", "attention problem score_mod: ");
+  CHECK_PROBLEM(score_mod, "", "problem.score_mod: expected an expression, or null for none");
+  CHECK_PROBLEM(num_score_tables, 17, "problem.num_score_tables: expected 0 to 16, got 17");
+  CHECK_PROBLEM(num_score_tables, 1, "problem.score_tables: expected an array");
+  const int64_t extents[] = {4};
+  stof_score_table table = {0};
+  CHECK_PROBLEM(score_tables, &table, "problem.score_tables: expected null");
+#define CHECK_TABLE(words)                                                               \
+  do {                                                                                   \
+    p = good;                                                                            \
+    p.score_mod = "score";                                                               \
+    p.num_score_tables = 1, p.score_tables = &table;                                     \
+    CHECK_FAILS(stof_plan_attention(&p, mask, NULL, &plan), STOF_INVALID_ARGUMENT, words); \
+  } while (0)
+  CHECK_TABLE("problem.score_tables[0].struct_size: expected");
+  table.struct_size = sizeof table;
+  CHECK_TABLE("problem.score_tables[0].name: expected a name, got null");
+  table.name = "rel";
+  table.rank = 1;
+  CHECK_TABLE("problem.score_tables[0].shape: expected 1 extents, got null");
+  table.rank = 9, table.shape = extents;
+  CHECK_TABLE("problem.score_tables[0].rank: expected 0 to 8, got 9");
+  table.rank = 1, table.dtype = STOF_INT8;
+  CHECK_TABLE("rel");
+  table.dtype = STOF_FLOAT32, table.name = "score";
+  CHECK_TABLE("score");
 
   stof_target target = {0};
   target.struct_size = sizeof target;

@@ -1,6 +1,7 @@
 /* Results, compared with values computed here. */
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "check.h"
@@ -32,6 +33,8 @@ static void check_result(const stof_attention_problem* p, int (*sees)(int i, int
       if (p->bias) logit += bias[i * SEQ_KV + j];
       /* Two buckets for keys before the query: at its own position, and further away. */
       if (p->position_buckets > 0) logit += position_table[(j < i + offset) * HEADS_Q + h];
+      if (p->num_score_tables > 0)
+        logit = j == 1 ? -INFINITY : logit * slopes[h] + (b + i + offset - j) % 2;
       weights += exp(logit);
       for (int d = 0; d < DIM_V; ++d) sums[d] += exp(logit) * v[(kv * SEQ_KV + j) * DIM_V + d];
     }
@@ -116,6 +119,44 @@ void attention_is_right(void) {
   problem.bias = 0;
   problem.position_buckets = problem.position_max_distance = 2;
   run_and_check(&problem, "causal", sees_causal_bottom_right, 2);
+}
+
+/* The slopes as a table of a score modification; then of a caller who knows none of that. */
+void score_modifications_are_right(void) {
+  const int64_t heads[] = {HEADS_Q};
+  stof_score_table table = {0};
+  table.struct_size = sizeof table;
+  table.dtype = STOF_FLOAT32;
+  table.name = "gain";
+  table.rank = 1;
+  table.shape = heads;
+  stof_attention_problem problem = make_problem();
+  problem.return_lse = 1;
+  problem.alignment = STOF_BOTTOM_RIGHT;
+  problem.score_mod = "where(k == 1, -inf, score * gain[h] + (b + q - k) % 2)";
+  problem.num_score_tables = 1;
+  problem.score_tables = &table;
+  run_and_check(&problem, "causal", sees_causal_bottom_right, 1);
+
+  stof_mask* mask = parse("causal");
+  stof_plan* plan = NULL;
+  char* text = NULL;
+  CHECK_OK(stof_plan_attention(&problem, mask, NULL, &plan));
+  CHECK_OK(stof_plan_to_json(plan, &text));
+  CHECK(contains(text, "\"score_mod\":") && contains(text, "\"gain\""));
+  stof_text_release(text);
+  operands o;
+  make_operands(&o, &problem);
+  stof_attention_tensors older = o.all;
+  older.struct_size = offsetof(stof_attention_tensors, num_score_tables);
+  CHECK_FAILS(stof_plan_run(plan, &older, NULL), STOF_INVALID_ARGUMENT,
+              "score_tables: expected 1 as the plan's problem declares, got 0");
+  stof_plan_release(plan);
+  problem.struct_size = offsetof(stof_attention_problem, score_mod);
+  CHECK_OK(stof_plan_attention(&problem, mask, NULL, &plan));
+  CHECK_OK(stof_plan_run(plan, &older, NULL));
+  stof_plan_release(plan);
+  stof_mask_release(mask);
 }
 
 /* Two packed sequences of zero queries: each row is the mean of the values that it sees. */

@@ -65,11 +65,14 @@ TEST(SizedStruct, HasTheLayoutThatWasReleased) {
   EXPECT_EQ(sizeof(stof_tensor), 40u);
   EXPECT_EQ(sizeof(stof_score_shape), 40u);
   EXPECT_EQ(sizeof(stof_draw_options), 32u);
-  EXPECT_EQ(sizeof(stof_attention_problem), 120u);
+  EXPECT_EQ(sizeof(stof_score_table), 32u);
+  EXPECT_EQ(sizeof(stof_attention_problem), 144u);
+  EXPECT_EQ(offsetof(stof_attention_problem, score_mod), 120u);  // as it was first released
   EXPECT_EQ(offsetof(stof_attention_problem, alignment), 64u);
   EXPECT_EQ(offsetof(stof_attention_problem, position_buckets), 96u);
   EXPECT_EQ(sizeof(stof_target), 24u);
-  EXPECT_EQ(sizeof(stof_attention_tensors), 80u);
+  EXPECT_EQ(sizeof(stof_attention_tensors), 96u);
+  EXPECT_EQ(offsetof(stof_attention_tensors, num_score_tables), 80u);  // likewise
   EXPECT_EQ(sizeof(stof_run_options), 16u);
   EXPECT_EQ(sizeof(stof_gpu_model), 16u);
 }

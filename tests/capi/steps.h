@@ -6,6 +6,7 @@ void masks_are_right(void);
 void arrays_of_masks_are_right(void);
 void pictures_are_png(void);
 void attention_is_right(void);
+void score_modifications_are_right(void);
 void packed_sequences_are_right(void);
 void plans_say_what_they_are(void);
 void wrong_masks_are_refused(void);

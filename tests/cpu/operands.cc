@@ -12,6 +12,17 @@ namespace {
 
 constexpr std::int64_t kGuard = 32;  // elements before and behind
 
+Dims table_strides(const Dims& shape, std::uint64_t kind) {
+  Dims strides = contiguous_strides(shape);
+  if (shape.rank() == 0) return strides;
+  const int last = shape.rank() - 1;
+  if (kind == 1)
+    for (int i = 0; i <= last; ++i) strides[i] = strides[i] * 3 + (i < last ? 1 : 0);
+  if (kind == 2) strides[last] = -strides[last];
+  if (kind == 3) strides[0] = 0;
+  return strides;
+}
+
 }  // namespace
 
 GuardedTensor::GuardedTensor(DType dtype, const Dims& shape, Layout layout)
@@ -41,11 +52,22 @@ GuardedTensor::GuardedTensor(DType dtype, const Dims& shape, Layout layout)
         break;
     }
   }
-  std::int64_t span = 1;
-  for (int i = 0; i < shape.rank(); ++i)
-    span += std::max<std::int64_t>(shape[i] - 1, 0) * strides_[i];
-  base_ = kGuard;
-  bytes_.assign(static_cast<std::size_t>(span + 2 * kGuard) * dtype_bytes(dtype), 0xff);
+  allocate();
+}
+
+GuardedTensor::GuardedTensor(DType dtype, const Dims& shape, const Dims& strides)
+    : dtype_(dtype), shape_(shape), strides_(strides) {
+  allocate();
+}
+
+void GuardedTensor::allocate() {
+  std::int64_t low = 0, high = 0;
+  for (int i = 0; i < shape_.rank(); ++i) {
+    const std::int64_t reach = std::max<std::int64_t>(shape_[i] - 1, 0) * strides_[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  base_ = kGuard - low;
+  bytes_.assign(static_cast<std::size_t>(high - low + 1 + 2 * kGuard) * dtype_bytes(dtype_), 0xff);
 }
 
 MutableTensorView GuardedTensor::view() {
@@ -121,6 +143,12 @@ Operands::Operands(const AttentionProblem& p, std::uint64_t seed, const Layouts&
     position_bias = GuardedTensor(DType::kFloat32, {p.position_bias.num_buckets, p.num_heads_q});
     position_bias.fill(next);
   }
+  for (const expr::TableDecl& table : p.score_tables) {
+    const Dims strides = table_strides(table.shape, (seed + score_tables.size()) % 4);
+    score_tables.emplace_back(table.dtype, table.shape, strides);
+    const bool real = dtype_bytes(table.dtype) == 2 || table.dtype == DType::kFloat32;
+    score_tables.back().fill([&] { return real ? next() : static_cast<double>(generator() % 3); });
+  }
   if (p.sink) {
     sink = GuardedTensor(DType::kFloat32, {p.num_heads_q});
     sink.fill(next);
@@ -137,6 +165,7 @@ AttentionTensors Operands::tensors() {
   if (slopes.defined()) tensors.alibi_slopes = slopes.view();
   if (bias.defined()) tensors.bias = bias.view();
   if (sink.defined()) tensors.sink = sink.view();
+  for (GuardedTensor& table : score_tables) tensors.score_tables.push_back(table.view());
   if (position_bias.defined()) tensors.position_bias = position_bias.view();
   return tensors;
 }

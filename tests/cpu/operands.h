@@ -25,6 +25,8 @@ class GuardedTensor {
  public:
   GuardedTensor() = default;
   GuardedTensor(DType dtype, const Dims& shape, Layout layout = Layout::kContiguous);
+  /// Any strides, 0 and negative ones too.
+  GuardedTensor(DType dtype, const Dims& shape, const Dims& strides);
 
   MutableTensorView view();
   /// Calls set(index) for every element in row-major order and stores what it returns.
@@ -41,6 +43,7 @@ class GuardedTensor {
   bool defined() const { return !bytes_.empty(); }
 
  private:
+  void allocate();
   std::vector<std::int64_t> offsets() const;  ///< of every element, row-major
 
   DType dtype_ = DType::kFloat32;
@@ -62,6 +65,8 @@ struct Operands {
 
   AttentionProblem problem;
   GuardedTensor q, k, v, out, lse, slopes, bias, sink, position_bias;
+  /// Contiguous, with gaps, backwards, or with a stride of 0, by seed; integers are 0 to 2.
+  std::vector<GuardedTensor> score_tables;
 };
 
 /// out and lse of the reference.

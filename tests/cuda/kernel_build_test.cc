@@ -8,6 +8,7 @@
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/packed_plan.h"
 #include "codegen/attention.h"
+#include "cpu/score_mods.h"
 #include "jit/nvrtc.h"
 #include "stof/error.h"
 
@@ -22,6 +23,7 @@ struct Build {
   DType dtype;
   std::string options;  ///< "a" ALiBi, "b" bias, "s" sink, "c" softcap, "v" packed sequences,
                         ///< "p" position bias, "g" grid order
+  int score_mod = -1;   ///< one of cpu/score_mods.h
 
   bool has(char option) const { return options.find(option) != std::string::npos; }
   std::string gpu() const {
@@ -46,6 +48,10 @@ std::vector<codegen::AttentionConfig> registered_configs(const Build& build) {
   if (build.has('p')) {
     problem.position_bias.num_buckets = 32;
     problem.num_heads_kv = 4;  // what packs heads holds the same
+  }
+  if (build.score_mod >= 0) {
+    cpu::set_score_mod(&problem, build.score_mod);
+    problem.num_heads_kv = 4;  // likewise
   }
   if (build.has('g')) {
     problem.num_heads_kv = 4;  // nothing to pack
@@ -96,6 +102,7 @@ std::string name_of(const testing::TestParamInfo<Build>& info) {
   const Build& build = info.param;
   return build.gpu() + "_qk" + std::to_string(build.head_dim_qk) + "_v" +
          std::to_string(build.head_dim_v) + (build.options.empty() ? "" : "_" + build.options) +
+         (build.score_mod < 0 ? "" : "_mod" + std::to_string(build.score_mod)) +
          (build.target.alignment < 16 ? "_align" + std::to_string(build.target.alignment) : "");
 }
 
@@ -125,6 +132,21 @@ INSTANTIATE_TEST_SUITE_P(Sm90Scores, KernelBuild,
                                          Build{kSm90, kH200, 128, 128, DType::kBFloat16, "asv"},
                                          Build{kSm90, kH200, 64, 64, DType::kBFloat16, "psv"},
                                          Build{kSm90, kH200, 128, 128, DType::kFloat16, "aps"}),
+                         name_of);
+
+// Functions that hold most: table reads in 64-bit offsets, T5's buckets, documents; and those short
+// enough to be there once a score.
+INSTANTIATE_TEST_SUITE_P(Sm90ScoreMod, KernelBuild,
+                         testing::Values(Build{kSm90, kH200, 64, 64, DType::kBFloat16, "acs", 7},
+                                         Build{kSm90, kH200, 64, 64, DType::kBFloat16, "psv", 4},
+                                         Build{kSm90, kH200, 128, 128, DType::kFloat16, "abs", 8},
+                                         Build{kSm90, kH200, 256, 256, DType::kBFloat16, "s", 11}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Sm80ScoreMod, KernelBuild,
+                         testing::Values(Build{kSm80, kA100, 64, 64, DType::kBFloat16, "as", 4},
+                                         Build{kSm80, kH200, 128, 128, DType::kFloat16, "b", 7},
+                                         Build{kSm80, kA100, 256, 256, DType::kFloat16, "c", 8}),
                          name_of);
 
 INSTANTIATE_TEST_SUITE_P(Sm90Grid, KernelBuild,

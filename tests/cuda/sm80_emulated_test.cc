@@ -25,8 +25,29 @@ namespace {
 
 using emulated::CopiesLand;
 
-/// With a bias: ALiBi and a sink as well. With a position bias: no other.
-enum class Scores { kPlain, kBias, kPositionBias };
+/// With a bias or a long function: ALiBi and a sink as well. With the others: nothing more.
+enum class Scores { kPlain, kBias, kPositionBias, kShortFunction, kLongFunction };
+
+/// A pair as masks and functions see it: of a packed sequence, inside it.
+struct Place {
+  std::int64_t b, q, k;
+};
+
+/// A caller's function, as src/codegen/score_mod.cc would emit it: of all that it may depend on.
+template <bool kOnceAScore>
+struct Function {
+  static constexpr bool kUnrolled = kOnceAScore;
+  struct Params : AttentionParams {
+    const float* table;  // [64]
+  };
+  static float value(const float* table, float score, Place at, std::int64_t h) {
+    if ((at.q + 2 * at.k) % 11 == 0) return -HUGE_VALF;
+    return 0.5f * score + table[(7 * at.q + 3 * at.k + 5 * at.b + h + 1000) % 64];
+  }
+  static float apply(const Params& params, float score, int b, int h, int q, int k) {
+    return value(params.table, score, {b, q, k}, h);
+  }
+};
 
 /// One kernel configuration, as src/codegen/attention_sm80.cc would emit it. kPacked: sequences of
 /// their own lengths.
@@ -41,7 +62,9 @@ struct EmulatedConfig {
                         kVarlen = kPacked, kGridOrder = false;
   static constexpr bool kSoftcap = false, kBias = kScores == Scores::kBias && !kPacked,
                         kPositionBias = kScores == Scores::kPositionBias,
-                        kAlibi = kScores == Scores::kBias, kSink = kScores == Scores::kBias;
+                        kAlibi = kScores == Scores::kBias || kScores == Scores::kLongFunction,
+                        kSink = kAlibi, kScoreMod = kScores >= Scores::kShortFunction;
+  using ScoreMod = Function<kScores == Scores::kShortFunction>;
 
   static codegen::AttentionConfig host() {
     codegen::AttentionConfig config;
@@ -117,6 +140,8 @@ class Emulation {
     problem_.head_dim_v = Config::kHeadDimV;
     problem_.dtype = DType::kBFloat16;
     if constexpr (Config::kPositionBias) set_buckets({12, true, 20});
+    std::normal_distribution<float> of_table;
+    for (float& value : table_) value = of_table(random_);
     if constexpr (Config::kBias) {
       std::normal_distribution<float> normal;
       bias_.resize(static_cast<std::size_t>(seq_q * seq_kv));
@@ -152,8 +177,9 @@ class Emulation {
     launch(build_device_plan(problem_, build_mask_plan(blocks, plan_config(config)), config, 2), {},
            step, copies);
     compare([&](std::int64_t h, std::int64_t i, std::int64_t j) {
-      return bound.visible(0, h, i, j) ? std::optional(j - i - cpu::position_offset(problem_))
-                                       : std::nullopt;
+      return bound.visible(0, h, i, j)
+                 ? std::optional(Place{0, i + cpu::position_offset(problem_), j})
+                 : std::nullopt;
     });
   }
 
@@ -168,14 +194,15 @@ class Emulation {
     std::vector<mask::Mask> bound;
     for (const auto& part : packed.parts)
       bound.push_back(part.mask.bind(cpu::score_shape(part.problem), part.problem.alignment));
-    compare([&](std::int64_t h, std::int64_t i, std::int64_t j) -> std::optional<std::int64_t> {
+    compare([&](std::int64_t h, std::int64_t i, std::int64_t j) -> std::optional<Place> {
       std::size_t s = 0;
       while (i >= cu_q[s + 1]) ++s;
       if (j < cu_kv[s] || j >= cu_kv[s + 1]) return std::nullopt;
       const std::size_t part = packed.part_of[s];
       const std::int64_t query = i - cu_q[s], key = j - cu_kv[s];
       if (!bound[part].visible(0, h, query, key)) return std::nullopt;
-      return key - query - cpu::position_offset(packed.parts[part].problem);
+      return Place{static_cast<std::int64_t>(s),
+                   query + cpu::position_offset(packed.parts[part].problem), key};
     });
   }
 
@@ -191,7 +218,8 @@ class Emulation {
     lse_.assign(static_cast<std::size_t>(kBatch * kHeads * problem_.seq_q), std::nanf(""));
     const int seq_q = static_cast<int>(problem_.seq_q), seq_kv = static_cast<int>(problem_.seq_kv);
     const auto residues = static_cast<int>(step);
-    AttentionParams params{};
+    typename Config::ScoreMod::Params params{};
+    params.table = table_;
     static_assert(sizeof(stof::WorkRecord) == sizeof(WorkRecord));
     std::vector<stof::WorkRecord> records(plan.records.size());
     std::memcpy(records.data(), plan.records.data(), records.size() * sizeof(WorkRecord));
@@ -245,9 +273,9 @@ class Emulation {
     EXPECT_EQ(queue[1], 0u);
   }
 
-  /// distance(head, query, key): nothing where the key is not seen, else what ALiBi multiplies.
-  template <class Distance>
-  void compare(const Distance& distance) const {
+  /// place(head, query, key): nothing where the key is not seen.
+  template <class PlaceOf>
+  void compare(const PlaceOf& place) const {
     const std::int64_t columns = problem_.head_dim_v;
     double difference = 0, norm = 0;
     for (std::int64_t h = 0; h < kHeads; ++h)
@@ -255,9 +283,9 @@ class Emulation {
         double sum = 0, top = 0;
         std::vector<double> row(static_cast<std::size_t>(columns), 0);
         for (std::int64_t j = 0; j < problem_.seq_kv; ++j) {
-          const std::optional<std::int64_t> apart = distance(h, i, j);
-          if (!apart) continue;
-          const double score = logit(h, i, j, *apart);
+          const std::optional<Place> at = place(h, i, j);
+          if (!at) continue;
+          const double score = logit(h, i, j, *at);
           if (score == -HUGE_VAL) continue;
           if (sum == 0 || score > top) {
             const double rescale = sum == 0 ? 0 : std::exp(top - score);
@@ -291,7 +319,8 @@ class Emulation {
     EXPECT_LE(std::sqrt(difference), 4e-3 * std::sqrt(norm));
   }
 
-  double logit(std::int64_t h, std::int64_t i, std::int64_t j, std::int64_t apart) const {
+  double logit(std::int64_t h, std::int64_t i, std::int64_t j, Place at) const {
+    const std::int64_t apart = at.k - at.q;
     double score = 0;
     for (std::int64_t d = 0; d < problem_.head_dim_qk; ++d)
       score += q_.at(0, h, i, d) * k_.at(0, 0, j, d);
@@ -302,6 +331,8 @@ class Emulation {
           cpu::position_bucket(problem_.position_bias, apart) * kTablePitch + h)];
     if (Config::kBias)
       score += bias_[static_cast<std::size_t>(i * bias_strides_[0] + j * bias_strides_[1])];
+    if (Config::kScoreMod)
+      score = Config::ScoreMod::value(table_, static_cast<float>(score), at, h);
     return score;
   }
 
@@ -310,6 +341,7 @@ class Emulation {
   AttentionProblem problem_;
   static constexpr int kTablePitch = kHeads + 1;
   std::vector<float> bias_, position_table_;
+  float table_[64];
   std::int64_t bias_strides_[2] = {0, 0};
   Tensor q_, k_, v_;
   std::vector<BFloat16> out_;
@@ -387,6 +419,24 @@ TEST(Sm80Emulated, PositionBucketsNearAndFar) {
   run.check(mask::dilated(80, 3), 3, CopiesLand::kEarly);
   run.set_buckets({7, false, 500});  // a reach beyond all distances
   run.check(mask::causal(), 1, CopiesLand::kLate);
+}
+
+TEST(Sm80Emulated, FunctionsOfScores) {
+  using Short = EmulatedConfig<16, 16, 2, 1, 1, 32, 2, 16, true, false, Scores::kShortFunction>;
+  using Long = EmulatedConfig<16, 16, 2, 1, 1, 64, 1, 16, false, true, Scores::kLongFunction>;
+  using Packed =
+      EmulatedConfig<16, 16, 1, 1, 1, 32, 2, 16, true, false, Scores::kLongFunction, true>;
+  Emulation<Short> once(132, 192);
+  once.check(mask::causal(), 1, CopiesLand::kLate);
+  once.align_last();
+  once.check(mask::dilated(60, 3), 3, CopiesLand::kLate);
+  Emulation<Long> looped(130, 192);
+  looped.check(mask::window(40, 9), 1, CopiesLand::kEarly);
+  looped.align_last();
+  looped.check(mask::causal(), 1, CopiesLand::kLate);
+  Emulation<Packed> packed(100, 120);
+  packed.align_last();
+  packed.check_packed(mask::window(70, 30), {0, 20, 100}, {0, 70, 120}, CopiesLand::kLate);
 }
 
 TEST(Sm80Emulated, TwoWarpgroupsOverRowsAndOverColumns) {

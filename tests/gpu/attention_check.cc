@@ -2,8 +2,9 @@
 //   attention_gpu_check [num_cases] [first_seed] [--only KIND,...] [--kernel PART]
 // Kinds: random (every candidate kernel of plain problems; with --kernel those whose name contains
 // PART, such as sm80), chain, threads, refusals, blocklists and densemask (plan_checks.h), grid
-// (grid_checks.h), and those of option_checks.h; num_cases is that of each random kind. Every run
-// is on poisoned outputs; exits 1 with failures. Needs a GPU of compute capability 8.0 or later.
+// (grid_checks.h), score_mod (score_mod_checks.h), and those of option_checks.h; num_cases is that
+// of each random kind. Every run is on poisoned outputs; exits 1 with failures. Needs a GPU of
+// compute capability 8.0 or later.
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +23,7 @@
 #include "gpu/option_checks.h"
 #include "gpu/plan_checks.h"
 #include "gpu/random_attention.h"
+#include "gpu/score_mod_checks.h"
 #include "stof/cuda_attention.h"
 #include "stof/error.h"
 #include "tests/gpu/compile_ahead.h"
@@ -192,7 +194,7 @@ int check_threads(const cuda::Device& device) {
 /// The kinds of check, in the order they run.
 std::vector<std::string> kinds() {
   std::vector<std::string> names = {"random",     "chain",     "threads", "refusals",
-                                    "blocklists", "densemask", "grid"};
+                                    "blocklists", "densemask", "grid",    "score_mod"};
   for (const std::string& option : check::option_names()) names.push_back(option);
   return names;
 }
@@ -236,6 +238,9 @@ void run_kind(const cuda::Device& device, const std::string& kind, int cases, st
   } else if (kind == "densemask") {
     for (const bool right : check::check_dense_masks(device, first, cases, kernel_part))
       tally->add(right);
+  } else if (kind == "score_mod") {
+    for (const bool right : check::check_score_mods(device, first, cases, kernel_part))
+      tally->add(right);
   } else if (kind == "grid") {
     for (const bool right : check::check_grids(device, first, cases, kernel_part))
       tally->add(right);
@@ -274,7 +279,7 @@ int main(int argc, char** argv) {
   Tally tally;
   for (const std::string& kind : chosen) {
     // The oracle of the options runs on the CPU: fewer of them unless a number is given.
-    const int usual = kind == "random" ? 200 : 12;
+    const int usual = kind == "random" ? 200 : kind == "score_mod" ? 24 : 12;
     const Tally before = tally;
     run_kind(device, kind, numbers.empty() ? usual : static_cast<int>(numbers[0]), first, &tally);
     std::printf("%s: %d right, %d wrong\n", kind.c_str(), tally.passed - before.passed,

@@ -8,6 +8,7 @@
 #include "gpu/device_operands.h"
 #include "gpu/plan_checks.h"
 #include "gpu/random_attention.h"
+#include "gpu/replay.h"
 #include "stof/error.h"
 
 namespace stof::check {
@@ -111,37 +112,6 @@ class ListsOnDevice {
   std::int64_t width_, pitch_;
   bool transposed_;
   cuda::DeviceBuffer counts_, ids_;
-};
-
-/// A stream of its own, and what was captured on it.
-class Replay {
- public:
-  template <class Work>
-  explicit Replay(const Work& work) {
-    driver().check(driver().cuStreamCreate(&stream_, 1), "creating a stream");
-    driver().check(driver().cuStreamBeginCapture(stream_, 0), "capturing");
-    work(stream_);
-    driver().check(driver().cuStreamEndCapture(stream_, &graph_), "ending the capture");
-    driver().check(driver().cuGraphInstantiate(&executable_, graph_, 0), "instantiating");
-  }
-  Replay(const Replay&) = delete;
-  Replay& operator=(const Replay&) = delete;
-  ~Replay() {
-    if (executable_ != nullptr) driver().cuGraphExecDestroy(executable_);
-    if (graph_ != nullptr) driver().cuGraphDestroy(graph_);
-    if (stream_ != nullptr) driver().cuStreamDestroy(stream_);
-  }
-  /// After the default stream's work, and waits.
-  void run() const {
-    driver().check(driver().cuStreamSynchronize(nullptr), "waiting");
-    driver().check(driver().cuGraphLaunch(executable_, stream_), "replaying");
-    driver().check(driver().cuStreamSynchronize(stream_), "replaying");
-  }
-
- private:
-  cuda::CUstream stream_ = nullptr;
-  cuda::CUgraph graph_ = nullptr;
-  cuda::CUgraphExec executable_ = nullptr;
 };
 
 /// Cheapest and dearest candidate of either alignment, by kernel name.

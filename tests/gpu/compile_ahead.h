@@ -11,11 +11,11 @@
 
 namespace stof::check {
 
-/// `texts`: source text by configuration name.
+/// `texts`: source text by configuration name. may_spill: see jit::CubinRequest.
 inline void compile_ahead(const std::map<std::string, std::string>& texts,
-                          const std::string& target) {
+                          const std::string& target, bool may_spill = false) {
   std::vector<jit::CubinRequest> requests;
-  for (const auto& [name, source] : texts) requests.push_back({name, source, target});
+  for (const auto& [name, source] : texts) requests.push_back({name, source, target, may_spill});
   try {
     jit::cubins_for(requests);
   } catch (const Error& error) {

@@ -55,15 +55,21 @@ std::string difference(const std::vector<double>& out, const std::vector<double>
 }
 
 DeviceOperands::DeviceOperands(cpu::Operands& host) : host_(host) {
-  for (cpu::GuardedTensor* tensor : {&host.q, &host.k, &host.v, &host.out, &host.lse, &host.slopes,
-                                     &host.bias, &host.sink, &host.position_bias}) {
-    Copy copy{tensor, {tensor->bytes().size(), "an operand"}};
-    if (tensor->defined())
-      driver().check(driver().cuMemcpyHtoDAsync(copy.memory.address(), tensor->bytes().data(),
-                                                tensor->bytes().size(), nullptr),
+  std::vector<cpu::GuardedTensor*> tensors = {&host.q,    &host.k,    &host.v,
+                                              &host.out,  &host.lse,  &host.slopes,
+                                              &host.bias, &host.sink, &host.position_bias};
+  for (cpu::GuardedTensor& table : host.score_tables) tensors.push_back(&table);
+  for (cpu::GuardedTensor* tensor : tensors)
+    copies_.push_back({tensor, {tensor->bytes().size(), "an operand"}});
+  upload();
+}
+
+void DeviceOperands::upload() const {
+  for (const Copy& copy : copies_)
+    if (copy.host->defined())
+      driver().check(driver().cuMemcpyHtoDAsync(copy.memory.address(), copy.host->bytes().data(),
+                                                copy.host->bytes().size(), nullptr),
                      "upload");
-    copies_.push_back(std::move(copy));
-  }
   driver().check(driver().cuStreamSynchronize(nullptr), "upload");
 }
 
@@ -78,6 +84,8 @@ AttentionTensors DeviceOperands::tensors() const {
   t.bias = on_device(host_.bias, copies_[6].memory);
   t.sink = on_device(host_.sink, copies_[7].memory);
   t.position_bias = on_device(host_.position_bias, copies_[8].memory);
+  for (std::size_t i = 0; i < host_.score_tables.size(); ++i)
+    t.score_tables.push_back(on_device(host_.score_tables[i], copies_[9 + i].memory));
   return t;
 }
 

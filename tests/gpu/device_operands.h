@@ -30,6 +30,8 @@ std::string difference(const std::vector<double>& out, const std::vector<double>
 class DeviceOperands {
  public:
   explicit DeviceOperands(cpu::Operands& host);
+  /// Copies the host's operands to the device again, where they are.
+  void upload() const;
   /// The operands' views, of device memory.
   AttentionTensors tensors() const;
   /// Fills the memory of out and LSE with NaN, guards included.
@@ -46,7 +48,8 @@ class DeviceOperands {
   };
 
   cpu::Operands& host_;
-  std::vector<Copy> copies_;  ///< q, k, v, out, lse, slopes, bias, sink; undefined ones are empty
+  std::vector<Copy> copies_;  ///< q, k, v, out, lse, slopes, bias, sink, position
+                              ///< bias, score tables; undefined ones are empty
 };
 
 /// Runs twice on poisoned outputs. "" where the results are as expected, bit by bit the same,

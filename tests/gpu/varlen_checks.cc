@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cpu/score_mods.h"
 #include "gpu/device_operands.h"
 #include "gpu/random_attention.h"
 #include "stof/cuda_attention.h"
@@ -10,6 +11,8 @@
 
 namespace stof::check {
 namespace {
+
+using cpu::set_score_mod;
 
 /// Rows [first, first + rows) of a [1, heads, rows, dim] or [1, heads, rows] view.
 template <class View>
@@ -42,7 +45,7 @@ AttentionTensors packed_tensors(AttentionTensors t) {
 /// Every sequence by itself.
 cpu::Result reference_of_sequences(const AttentionProblem& p, const mask::Mask& mask,
                                    const std::vector<std::int64_t>& cu_q,
-                                   const std::vector<std::int64_t>& cu_kv,
+                                   const std::vector<std::int64_t>& cu_kv, int score_mod,
                                    cpu::Operands& operands) {
   operands.out.poison();
   operands.lse.poison();
@@ -51,6 +54,10 @@ cpu::Result reference_of_sequences(const AttentionProblem& p, const mask::Mask& 
     one.batch = 1;
     one.seq_q = cu_q[i + 1] - cu_q[i];
     one.seq_kv = cu_kv[i + 1] - cu_kv[i];
+    if (score_mod >= 0) {
+      set_score_mod(&one, score_mod, "(b + " + std::to_string(i) + ")");
+      one.score_tables = p.score_tables;
+    }
     AttentionTensors t = operands.tensors();
     t.q = rows_of(t.q, cu_q[i], one.seq_q);
     t.k = rows_of(t.k, cu_kv[i], one.seq_kv);
@@ -87,7 +94,8 @@ std::vector<NamedKernel> some_kernels(const cuda::Device& device, const Attentio
 
 }  // namespace
 
-bool check_varlen(const cuda::Device& device, std::uint64_t seed, const std::string& kernel_part) {
+bool check_varlen(const cuda::Device& device, std::uint64_t seed, const std::string& kernel_part,
+                  int score_mod) {
   Draw draw(seed);
   AttentionProblem p = small_problem(draw);
   p.alibi = draw.between(0, 1) == 1;
@@ -106,6 +114,7 @@ bool check_varlen(const cuda::Device& device, std::uint64_t seed, const std::str
     cu_kv.push_back(cu_kv.back() + keys);
   }
   const mask::Mask expression = random_mask(draw, p);
+  if (score_mod >= 0) set_score_mod(&p, score_mod);
   AttentionProblem all = p;
   all.batch = 1;
   all.seq_q = cu_q.back();
@@ -114,7 +123,8 @@ bool check_varlen(const cuda::Device& device, std::uint64_t seed, const std::str
     return draw.one_of({cpu::Layout::kRowsFirst, cpu::Layout::kContiguous, cpu::Layout::kPadded});
   };
   cpu::Operands operands(all, seed, {layout(), layout(), layout(), layout()});
-  const cpu::Result expected = reference_of_sequences(p, expression, cu_q, cu_kv, operands);
+  const cpu::Result expected =
+      reference_of_sequences(p, expression, cu_q, cu_kv, score_mod, operands);
   const DeviceOperands on_device(operands);
   const auto kernels = some_kernels(device, p, expression, cu_q, cu_kv, kernel_part);
   bool right = !kernels.empty();

@@ -9,8 +9,8 @@ constexpr int kStreamBytes = 480;  // stream.cuh's Stream
 
 /// `Config` (emitted by src/codegen/attention_sm80.cc) has: Element, kHeadDimQk, kHeadDimV,
 /// kWarpSlabs, kRowGroups, kColumnGroups, kTileKv, kStages, kLoadBytes, kQueryInRegisters,
-/// kPackHeads, kSoftcap, kMerge, and of rows.cuh and scores.cuh kAlibi, kBias, kPositionBias, kSink,
-/// kVarlen, kGridOrder (false).
+/// kPackHeads, kSoftcap, kMerge, and of rows.cuh and scores.cuh kAlibi, kBias, kPositionBias,
+/// kScoreMod (with it ScoreMod), kSink, kVarlen, kGridOrder (false).
 template <class Config>
 struct MmaDerived : Config {
   /// Four warps are a group. It owns kWarpSlabs slabs of 64 rows, of which each warp computes 16

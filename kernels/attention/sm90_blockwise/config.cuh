@@ -8,7 +8,7 @@ namespace stof {
 /// `Config` (emitted by src/codegen/attention.cc) has: Element, kHeadDimQk, kHeadDimV, kWarpgroups,
 /// kTileKv, kStages, kQueryStages, kQueryInRegisters, kPackHeads, kPingPong, kMerge,
 /// kConsumerRegisters, kProducerRegisters, and of scores.cuh and rows.cuh kSoftcap, kAlibi, kBias,
-/// kSink, kVarlen, kGridOrder.
+/// kPositionBias, kScoreMod (with it ScoreMod), kSink, kVarlen, kGridOrder.
 template <class Config>
 struct Derived : Config {
   static constexpr int kWarpgroupRows = 64;  // rows of one wgmma
@@ -44,8 +44,10 @@ struct Derived : Config {
   static constexpr int kRecordOffset = kPayloadOffset + Config::kStages * kPayloadBytes;
   /// What consumers read of an item: its record, and of a packed batch its sequence.
   static constexpr int kItemBytes = Config::kVarlen ? 64 : 32;
-  /// ALiBi and biases need to know which keys a stage holds: the first one's position.
-  static constexpr bool kNeedsKeys = Config::kAlibi || Config::kBias || Config::kPositionBias;
+  /// ALiBi, biases and the caller's function need to know which keys a stage holds: the first one's
+  /// position.
+  static constexpr bool kNeedsKeys =
+      Config::kAlibi || Config::kBias || Config::kPositionBias || Config::kScoreMod;
   static constexpr int kKeyPositionOffset = kRecordOffset + Config::kQueryStages * kItemBytes;
   static constexpr int kBarrierOffset = kKeyPositionOffset + (kNeedsKeys ? 8 * Config::kStages : 0);
   static constexpr int kNumBarriers = 2 * Config::kQueryStages + 4 * Config::kStages;

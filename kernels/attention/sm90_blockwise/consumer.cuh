@@ -157,7 +157,13 @@ class Consumer {
                                 D::kTileKv * 128);
   }
 
-  __device__ __forceinline__ void load_bits(u32 (&bits)[D::kPayloadWords]) const {
+  /// What the payload of the current K stage shows; of a full tile everything.
+  __device__ __forceinline__ void load_bits(u32 (&bits)[D::kPayloadWords], bool full) const {
+    if (full) {
+#pragma unroll
+      for (int w = 0; w < D::kPayloadWords; ++w) bits[w] = ~0u;
+      return;
+    }
     const u32* slab = reinterpret_cast<const u32*>(
         shared_ + D::kPayloadOffset + key_.stage * D::kPayloadBytes +
         (D::kPackHeads ? 0 : warpgroup_) * D::kSlabBytes);
@@ -175,9 +181,10 @@ class Consumer {
   /// Softmax of the scores of the current K stage; releases the stage (its payload and first key are
   /// read here).
   template <bool kMasked>
-  __device__ __forceinline__ bool weigh(float (&scores)[D::kScoreRegisters], float (&alpha)[2]) {
+  __device__ __forceinline__ bool weigh(float (&scores)[D::kScoreRegisters], float (&alpha)[2],
+                                        bool full) {
     u32 bits[D::kPayloadWords];
-    if constexpr (kMasked) load_bits(bits);
+    if constexpr (kMasked) load_bits(bits, full);
     i32 first_key = 0;
     if constexpr (D::kNeedsKeys)
       first_key = key_token<D>(params_, *reinterpret_cast<const i32*>(
@@ -255,10 +262,12 @@ class Consumer {
     state_ = {{-ptx::infinity(), -ptx::infinity()}, {0.0f, 0.0f}};
     has_output_ = false;
     float alpha[2];  // no output yet: nothing to rescale
-    if (record.num_partial > 0)
-      weigh<true>(scores, alpha);
+    if (D::kScoreMod)
+      weigh<true>(scores, alpha, record.num_partial == 0);
+    else if (record.num_partial > 0)
+      weigh<true>(scores, alpha, false);
     else
-      weigh<false>(scores, alpha);
+      weigh<false>(scores, alpha, true);
     pack_weights(scores, weights);
   }
 
@@ -267,7 +276,7 @@ class Consumer {
   __device__ __forceinline__ void next_tile(const QueryOperand<D>& query,
                                             float (&scores)[D::kScoreRegisters],
                                             float (&out)[D::kOutRegisters],
-                                            u32 (&weights)[D::kScoreRegisters / 2]) {
+                                            u32 (&weights)[D::kScoreRegisters / 2], bool full) {
     float alpha[2] = {1.0f, 1.0f};
     ptx::wait(barriers_.key_full(key_.stage), key_.parity);
     turns_.wait();
@@ -282,7 +291,7 @@ class Consumer {
     turns_.pass();
     ptx::wgmma_wait<1>();
     ptx::pin(scores);
-    const bool rescale = weigh<kMasked>(scores, alpha);
+    const bool rescale = weigh<kMasked>(scores, alpha, full);
     ptx::wgmma_wait<0>();
     ptx::pin(out);
 #pragma unroll
@@ -301,9 +310,16 @@ class Consumer {
                                               float (&scores)[D::kScoreRegisters],
                                               float (&out)[D::kOutRegisters],
                                               u32 (&weights)[D::kScoreRegisters / 2]) {
-    for (int i = 1; i < record.num_partial; ++i) next_tile<true>(query, scores, out, weights);
+    if constexpr (D::kScoreMod) {
+      // The caller's function may be long: it is compiled into one loop, not two.
+      for (int i = 1; i < record.num_partial + record.num_full; ++i)
+        next_tile<true>(query, scores, out, weights, i >= record.num_partial);
+      return;
+    }
+    for (int i = 1; i < record.num_partial; ++i)
+      next_tile<true>(query, scores, out, weights, false);
     for (int i = record.num_partial > 0 ? 0 : 1; i < record.num_full; ++i)
-      next_tile<false>(query, scores, out, weights);
+      next_tile<false>(query, scores, out, weights, true);
   }
 
   __device__ __forceinline__ void issue_last_output(float (&out)[D::kOutRegisters],

@@ -35,7 +35,7 @@ std::vector<const Kernel*> loaded_kernels(const std::vector<KernelSource>& sourc
   for (const KernelSource& source : sources)
     if (!store.kernels.contains(key(source))) {
       missing.push_back(&source);
-      requests.push_back({source.name, source.text, device.facts().target()});
+      requests.push_back({source.name, source.text, device.facts().target(), source.may_spill});
     }
   const std::vector<std::string> cubins = jit::cubins_for(requests);
   for (std::size_t i = 0; i < missing.size(); ++i) {

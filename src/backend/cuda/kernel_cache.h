@@ -15,6 +15,7 @@ struct KernelSource {
   const char* entry;
   int shared_bytes = 0;
   bool early_start = false;
+  bool may_spill = false;  ///< see jit::CubinRequest
 };
 
 /// Loaded before, or from the cache, or compiled. The kernel lives as long as the process. Safe

@@ -81,6 +81,18 @@ void check_bias(const AttentionProblem& problem, const TensorView& bias) {
   check_address("bias", bias);
 }
 
+/// Of any strides; a table of rank 0 has an address alone.
+void check_score_tables(const AttentionProblem& problem, const std::vector<TensorView>& tables) {
+  STOF_CHECK(tables.size() == problem.score_tables.size(), kInvalidArgument,
+             "score_tables: expected {} as the plan's problem declares, got {}",
+             problem.score_tables.size(), tables.size());
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const expr::TableDecl& declared = problem.score_tables[i];
+    check_operand(fmt::format("score table {}", declared.name).c_str(), tables[i], declared.dtype,
+                  declared.shape);
+  }
+}
+
 /// Bytes [first, second) a view touches; equal ends when it has no elements.
 std::pair<std::intptr_t, std::intptr_t> byte_range(const TensorView& tensor) {
   const auto base = reinterpret_cast<std::intptr_t>(tensor.data);
@@ -158,6 +170,7 @@ void check_tensors(const AttentionProblem& problem, const ExpectedShapes& shapes
         "position_bias: expected no tensor because the plan's problem has "
         "position_bias.num_buckets = 0, got {}; plan again with the table's number of buckets",
         tensors.position_bias.describe());
+  check_score_tables(problem, tensors.score_tables);
 
   check_writes_once("out", tensors.out);
   if (problem.return_lse) check_writes_once("lse", tensors.lse);
@@ -171,6 +184,11 @@ void check_tensors(const AttentionProblem& problem, const ExpectedShapes& shapes
   for (const auto& [name, input] : inputs) {
     check_apart("out", tensors.out, name, input);
     check_apart("lse", tensors.lse, name, input);
+  }
+  for (std::size_t i = 0; i < tensors.score_tables.size(); ++i) {
+    const std::string name = "score table " + problem.score_tables[i].name;
+    check_apart("out", tensors.out, name.c_str(), tensors.score_tables[i]);
+    check_apart("lse", tensors.lse, name.c_str(), tensors.score_tables[i]);
   }
   check_apart("lse", tensors.lse, "out", tensors.out);
 }

@@ -125,14 +125,19 @@ class Interpreter {
     if (problem_.alibi)
       result += cpu::load_element(tensors_.alibi_slopes, {place.h}) *
                 static_cast<double>(k - q - cpu::position_offset(problem_));
+    const std::int64_t position = q + cpu::position_offset(problem_);
+    double added = 0;
     if (problem_.position_bias.num_buckets > 0)
-      result += cpu::load_element(
-          tensors_.position_bias,
-          {cpu::position_bucket(problem_.position_bias, k - q - cpu::position_offset(problem_)),
-           place.h});
-    if (!problem_.bias) return result;
-    const double added = cpu::load_element(bias_, {place.b, place.h, q, k});
-    return added == kEmpty ? kEmpty : result + added;
+      added =
+          cpu::load_element(tensors_.position_bias,
+                            {cpu::position_bucket(problem_.position_bias, k - position), place.h});
+    if (problem_.bias) added = cpu::load_element(bias_, {place.b, place.h, q, k});
+    if (added == kEmpty) return kEmpty;
+    result += added;
+    if (impl_.score_mod == nullptr) return result;
+    return impl_.score_mod
+        ->evaluate(tensors_.score_tables, static_cast<float>(result), place.b, place.h, position, k)
+        .f;
   }
 
   void store(BatchHead place, std::int64_t q, RowState& state) {

@@ -12,6 +12,16 @@ namespace stof::cpu {
 /// Element type of q, k, v and out as the kernels see it.
 enum class Element : std::uint8_t { kFloat32, kFloat16, kBFloat16 };
 
+struct KernelParams;
+struct ScoreHead;  // score_mod.h
+
+/// Scores of query rows q_begin .. against keys k_begin .., as [num_keys][width].
+struct ScoreBlock {
+  float* scores = nullptr;
+  std::int64_t width = 0;  ///< from key to key; rows past num_rows mean nothing
+  std::int64_t q_begin = 0, num_rows = 0, k_begin = 0, num_keys = 0;
+};
+
 /// What every item of a run shares.
 struct KernelParams {
   Element element = Element::kFloat32;
@@ -20,6 +30,9 @@ struct KernelParams {
   float softcap = 0;   ///< 0 = none
   bool alibi = false;  ///< slope * (key - query - position_offset) is added
   bool bias = false;   ///< KernelHead::bias is added
+  /// The caller's function of the scores, last of all; or null.
+  void (*change_scores)(const KernelParams& params, const ScoreHead& head,
+                        const ScoreBlock& block) = nullptr;
   std::int64_t position_offset = 0;
   std::int64_t tile_q = 0, tile_kv = 0;
   std::int64_t words_per_row = 0;           ///< 64-bit words of a payload row
@@ -34,8 +47,9 @@ struct KernelHead {
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0;
   const float* bias = nullptr;  ///< [seq_q, seq_kv], or null
   std::int64_t bias_q_stride = 0, bias_k_stride = 0;
-  const float* sink = nullptr;  ///< one logit, or null
-  float slope = 0;              ///< of ALiBi
+  const float* sink = nullptr;            ///< one logit, or null
+  float slope = 0;                        ///< of ALiBi
+  const ScoreHead* score_head = nullptr;  ///< with KernelParams::change_scores
 };
 
 /// The tiles of one query tile (or of one split of it).

@@ -114,7 +114,7 @@ void adjust_scores(const KernelParams& params, const KernelHead& head, const Pan
         // -inf hides whatever the score is, NaN included.
         score = Simd::select(Simd::equal(bias, hidden), hidden, Simd::add(score, bias));
       }
-      if (tile.key_bits != nullptr)
+      if (tile.key_bits != nullptr && params.change_scores == nullptr)
         score = Simd::select(Simd::mask_from_bits(tile.key_bits[k] >> (j * kWidth)), score, hidden);
       Simd::store(place, score);
       top[j] = Simd::max(score, top[j]);
@@ -200,6 +200,26 @@ void add_values_skipping(const KernelParams& params, const Panel& panel, const K
     }
 }
 
+/// The caller's function, the mask's bits and the maximum, after everything else.
+template <int kVecs>
+void change_scores(const KernelParams& params, const KernelHead& head, const Panel& panel,
+                   std::int64_t q_begin, const KeyTile& tile, float* scores, Vec (&top)[kVecs]) {
+  params.change_scores(params, *head.score_head,
+                       {scores, kVecs * kWidth, q_begin + panel.first_row, panel.num_rows,
+                        tile.k_begin, tile.num_keys});
+  const Vec hidden = Simd::set1(-kInfinity);
+  for (int j = 0; j < kVecs; ++j) top[j] = hidden;
+  for (std::int64_t k = 0; k < tile.num_keys; ++k)
+    for (int j = 0; j < kVecs; ++j) {
+      float* place = scores + (k * kVecs + j) * kWidth;
+      Vec score = Simd::load(place);
+      if (tile.key_bits != nullptr)
+        score = Simd::select(Simd::mask_from_bits(tile.key_bits[k] >> (j * kWidth)), score, hidden);
+      Simd::store(place, score);
+      top[j] = Simd::max(score, top[j]);
+    }
+}
+
 template <int kVecs>
 void visit_tile(const KernelParams& params, const KernelHead& head, const Panel& panel,
                 std::int64_t q_begin, const KeyTile& tile, const TileScratch& scratch) {
@@ -207,6 +227,8 @@ void visit_tile(const KernelParams& params, const KernelHead& head, const Panel&
   score_tile<kVecs>(params, panel, tile, scratch.scores, top);
   if (params.softcap > 0 || params.alibi || params.bias || tile.key_bits != nullptr)
     adjust_scores<kVecs>(params, head, panel, q_begin, tile, scratch, top);
+  if (params.change_scores != nullptr)
+    change_scores<kVecs>(params, head, panel, q_begin, tile, scratch.scores, top);
   weigh_scores<kVecs>(panel, tile, scratch.scores, top, rescale);
   if (tile.values_finite)
     add_values<kVecs>(params, panel, tile, scratch.scores, rescale);

@@ -103,7 +103,9 @@ void run_job(Launch& launch, const AttentionKernels& kernels, std::int64_t job, 
       segment, split
                    ? launch.parts.data() + segment.part_offset + (job - segment.first_job) * floats
                    : memory);
-  const KernelHead head = head_of(sequence, place, !split);
+  KernelHead head = head_of(sequence, place, !split);
+  const ScoreHead score_head = score_head_of(sequence, place);
+  head.score_head = &score_head;
   kernels.run_item(launch.params[segment.sequence], head, tiles, result,
                    memory + (floats + 15) / 16 * 16);
   if (!split) store_result(sequence, place, tiles.q_begin, rows_of(plan, item.q_tile), result);

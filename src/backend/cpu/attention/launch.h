@@ -30,6 +30,8 @@ struct LaunchSequence {
   std::int64_t alibi_stride = 0;
   const float* sink = nullptr;
   std::int64_t sink_stride = 0;
+  const std::vector<TensorView>* score_tables = nullptr;  ///< with a score modification
+  std::int64_t first_b = 0;  ///< batch index of entry 0, as score modifications see it
 };
 
 /// Reads spread_position_bias()'s values, which live as long as the launch, as the sequence's bias.

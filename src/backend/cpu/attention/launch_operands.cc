@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "backend/cpu/attention/problem.h"
+#include "backend/cpu/attention/score_mod.h"
 #include "core/check.h"
 
 namespace stof::cpu {
@@ -53,6 +54,7 @@ KernelParams params_of(const AttentionPlan::Impl& plan) {
   params.softcap = problem.softcap;
   params.alibi = problem.alibi;
   params.bias = problem.bias || problem.position_bias.num_buckets > 0;
+  if (plan.score_mod) params.change_scores = change_scores;
   params.position_offset = position_offset(problem);
   params.tile_q = plan.mask_plan.config.tile_q;
   params.tile_kv = plan.mask_plan.config.tile_kv;
@@ -87,6 +89,11 @@ KernelHead head_of(const LaunchSequence& sequence, BatchHead place, bool with_si
   if (problem.sink && with_sink) head.sink = sequence.sink + h * sequence.sink_stride;
   if (problem.alibi) head.slope = sequence.alibi_slopes[h * sequence.alibi_stride];
   return head;
+}
+
+ScoreHead score_head_of(const LaunchSequence& sequence, BatchHead place) {
+  return {sequence.plan->score_mod.get(), sequence.score_tables, sequence.first_b + place.b,
+          place.h};
 }
 
 void store_result(const LaunchSequence& sequence, BatchHead place, std::int64_t q_begin,

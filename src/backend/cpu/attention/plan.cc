@@ -3,6 +3,7 @@
 
 #include "backend/cpu/attention/plan_impl.h"
 #include "backend/cpu/attention/problem.h"
+#include "backend/cpu/attention/score_mod.h"
 #include "core/bits.h"
 #include "core/hash.h"
 #include "plan/config.h"
@@ -45,6 +46,15 @@ std::string AttentionPlan::to_json() const {
     json["problem"]["position_bias"] = {{"num_buckets", p.position_bias.num_buckets},
                                         {"bidirectional", p.position_bias.bidirectional},
                                         {"max_distance", p.position_bias.max_distance}};
+  if (impl_->score_mod) {
+    nlohmann::ordered_json tables = nlohmann::ordered_json::array();
+    for (const expr::TableDecl& table : p.score_tables)
+      tables.push_back({{"name", table.name},
+                        {"dtype", to_string(table.dtype)},
+                        {"shape", std::vector(table.shape.begin(), table.shape.end())}});
+    json["problem"]["score_mod"] = impl_->score_mod->expression().to_text();
+    json["problem"]["score_tables"] = std::move(tables);
+  }
   json["mask"] = impl_->mask.to_text();
   json["mask_plan"] = nlohmann::ordered_json::parse(impl_->mask_plan.to_json());
   json["fingerprint"] = fingerprint().hex();
@@ -65,6 +75,11 @@ Fingerprint AttentionPlan::fingerprint() const {
         .add(p.position_bias.num_buckets)
         .add(std::int64_t{p.position_bias.bidirectional})
         .add(p.position_bias.max_distance);
+  if (impl_->score_mod) {
+    hasher.add("score_mod").add(impl_->score_mod->expression().to_text());
+    for (const expr::TableDecl& table : p.score_tables)
+      hasher.add(table.name).add(to_string(table.dtype)).add(table.shape.to_string());
+  }
   return hasher.add(impl_->mask.fingerprint()).add(impl_->mask_plan.fingerprint()).finish();
 }
 
@@ -99,6 +114,7 @@ AttentionPlan plan_attention_with(const AttentionProblem& problem, const mask::M
   problem.validate();
   auto impl = std::make_shared<AttentionPlan::Impl>();
   impl->problem = problem;
+  impl->score_mod = score_program(problem);
   const mask::ScoreShape shape = score_shape(problem);
   impl->mask = mask.bind(shape, problem.alignment);
   impl->mask_plan = shape.seq_q == 0 || shape.seq_kv == 0

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/cpu/attention/packed.h"
+#include "expr/program.h"
 #include "stof/attention.h"
 
 namespace stof {
@@ -17,7 +18,8 @@ struct AttentionPlan::Impl {
   AttentionProblem problem;
   mask::Mask mask;  ///< bound
   plan::MaskPlan mask_plan;
-  std::vector<std::vector<BatchHead>> heads_of;  ///< [num_patterns]
+  std::vector<std::vector<BatchHead>> heads_of;    ///< [num_patterns]
+  std::shared_ptr<const expr::Program> score_mod;  ///< null: none
 };
 
 struct VarlenPlan::Impl : cpu::PackedSequences {

@@ -1,5 +1,6 @@
 #include "backend/cpu/attention/problem.h"
 
+#include "backend/cpu/attention/score_mod.h"
 #include "core/check.h"
 
 namespace stof {
@@ -39,6 +40,16 @@ void AttentionProblem::validate() const {
   STOF_CHECK(std::isfinite(softcap) && softcap >= 0, kInvalidArgument,
              "attention problem softcap: expected 0 (none) or a finite positive number, got {}",
              softcap);
+  if (score_mod.empty())
+    STOF_CHECK(score_tables.empty(), kInvalidArgument,
+               "attention problem score_tables: expected none beside an empty score_mod, got {}",
+               score_tables.size());
+  else
+    cpu::score_expression(*this);
+  STOF_CHECK(score_tables.size() <= cpu::kMaxScoreTables, kInvalidArgument,
+             "attention problem score_tables: expected at most {}, got {}; stack tables of one "
+             "type and shape to one of a rank more",
+             cpu::kMaxScoreTables, score_tables.size());
   if (position_bias.num_buckets == 0) return;
   const auto& [buckets, bidirectional, max_distance] = position_bias;
   const std::int64_t sides = bidirectional ? 2 : 1;
@@ -65,6 +76,7 @@ std::string AttentionProblem::describe() const {
     text += fmt::format(" position_bias {} {} to {}", position_bias.num_buckets,
                         position_bias.bidirectional ? "bidirectional" : "causal",
                         position_bias.max_distance);
+  if (!score_mod.empty()) text += fmt::format(" score_mod \"{}\"", score_mod);
   if (sink) text += " sink";
   if (return_lse) text += " lse";
   return text;

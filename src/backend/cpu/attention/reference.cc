@@ -10,6 +10,7 @@
 #include "backend/cpu/attention/element.h"
 #include "backend/cpu/attention/position_bias.h"
 #include "backend/cpu/attention/problem.h"
+#include "backend/cpu/attention/score_mod.h"
 #include "stof/attention.h"
 
 namespace stof {
@@ -17,10 +18,11 @@ namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-/// The logit of one visible pair: scale, softcap, ALiBi, position bias or bias, in this order.
+/// The logit of one visible pair: scale, softcap, ALiBi, position bias or bias, score modification,
+/// in this order. What a bias hides stays hidden.
 double logit(const AttentionProblem& problem, const AttentionTensors& tensors,
-             const TensorView& bias, std::int64_t b, std::int64_t h, std::int64_t q,
-             std::int64_t k) {
+             const TensorView& bias, const expr::Program* score_mod, std::int64_t b, std::int64_t h,
+             std::int64_t q, std::int64_t k) {
   double dot = 0;
   for (std::int64_t d = 0; d < problem.head_dim_qk; ++d)
     dot += cpu::load_element(tensors.q, {b, h, q, d}) *
@@ -34,15 +36,19 @@ double logit(const AttentionProblem& problem, const AttentionTensors& tensors,
     const double slope = cpu::load_element(tensors.alibi_slopes, {h});
     score += slope * static_cast<double>(k - q - cpu::position_offset(problem));
   }
+  double added = 0;
   if (problem.position_bias.num_buckets > 0)
-    score += cpu::load_element(
+    added = cpu::load_element(
         tensors.position_bias,
         {cpu::position_bucket(problem.position_bias, k - q - cpu::position_offset(problem)), h});
-  if (problem.bias) {
-    const double added = cpu::load_element(bias, {b, h, q, k});
-    score = added == kHidden ? kHidden : score + added;
-  }
-  return score;
+  if (problem.bias) added = cpu::load_element(bias, {b, h, q, k});
+  if (added == kHidden) return kHidden;
+  score += added;
+  if (score_mod == nullptr) return score;
+  return score_mod
+      ->evaluate(tensors.score_tables, static_cast<float>(score), b, h,
+                 q + cpu::position_offset(problem), k)
+      .f;
 }
 
 }  // namespace
@@ -54,6 +60,8 @@ void attention_reference(const AttentionProblem& problem, const mask::Mask& mask
   const mask::Mask bound = mask.bind(cpu::score_shape(problem), problem.alignment);
   const TensorView bias = problem.bias ? cpu::expand_bias(problem, tensors.bias) : TensorView();
 
+  const auto score_mod = cpu::score_program(problem);
+
   std::vector<double> scores(static_cast<std::size_t>(problem.seq_kv));
   std::vector<double> out(static_cast<std::size_t>(problem.head_dim_v));
   for (std::int64_t b = 0; b < problem.batch; ++b)
@@ -63,7 +71,9 @@ void attention_reference(const AttentionProblem& problem, const mask::Mask& mask
         bool empty = true;
         for (std::int64_t k = 0; k < problem.seq_kv; ++k) {
           double& score = scores[static_cast<std::size_t>(k)];
-          score = bound.visible(b, h, q, k) ? logit(problem, tensors, bias, b, h, q, k) : kHidden;
+          score = bound.visible(b, h, q, k)
+                      ? logit(problem, tensors, bias, score_mod.get(), b, h, q, k)
+                      : kHidden;
           empty = empty && score == kHidden;
           top = std::fmax(top, score);  // skips NaN, which the weights below carry on
         }

@@ -42,6 +42,7 @@ void cpu::run_attention_with(const AttentionPlan& plan, const AttentionTensors& 
     sequence.sink = static_cast<const float*>(tensors.sink.data);
     sequence.sink_stride = tensors.sink.strides[0];
   }
+  sequence.score_tables = &tensors.score_tables;
   launch_attention({sequence}, options, isa);
 }
 

@@ -114,6 +114,8 @@ void run_varlen_attention(const VarlenPlan& plan, const AttentionTensors& tensor
       sequence.sink = static_cast<const float*>(tensors.sink.data);
       sequence.sink_stride = tensors.sink.strides[0];
     }
+    sequence.score_tables = &tensors.score_tables;
+    sequence.first_b = static_cast<std::int64_t>(i);
     sequences.push_back(sequence);
   }
   cpu::launch_attention(sequences, options, cpu::selected_isa());

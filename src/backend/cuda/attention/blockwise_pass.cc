@@ -7,6 +7,7 @@
 #include "backend/cpu/attention/check.h"
 #include "backend/cuda/attention/grid_lists.h"
 #include "backend/cuda/attention/problem_check.h"
+#include "backend/cuda/attention/score_mod.h"
 #include "backend/cuda/attention/tensor_maps.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/upload.h"
@@ -32,6 +33,12 @@ struct KernelParams {
   GridCut grid_q{}, grid_kv{};
 };
 static_assert(sizeof(KernelParams) == 320, "records.cuh asserts the same");
+
+/// With a score modification: mirrors the emitted ScoreMod::Params, which ends with the last word
+/// that its tables need.
+struct ScoreModParams : KernelParams {
+  std::uint64_t table_words[kMaxTableWords];
+};
 
 /// Mirrors Operand and Operands in kernels/attention/sm80_blockwise/loader.cuh; strides in bytes.
 struct KernelOperand {
@@ -115,7 +122,8 @@ DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::in
     : config_(config),
       step_(step),
       kernel_(&loaded_kernel({config.name(), codegen::emit_attention(config), "attention",
-                              config.shared_bytes(), /*early_start=*/device.facts().major >= 9},
+                              config.shared_bytes(), /*early_start=*/device.facts().major >= 9,
+                              /*may_spill=*/config.score_mod != nullptr},
                              device)),
       lists_(std::move(lists)),
       queue_(kQueueBytes, "the plan's queue"),
@@ -179,32 +187,34 @@ void DeviceBlockwise::launch(const AttentionProblem& p, const AttentionTensors& 
                              CUdeviceptr sequences, CUstream stream) const {
   if (lists_.num_records == 0) return;
   const float scale = p.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim_qk)));
-  KernelParams params{lists_.records.address(),
-                      lists_.partial.address(),
-                      lists_.runs.address(),
-                      lists_.payloads.address(),
-                      queue_.address(),
-                      parts_.address(),
-                      workspace_.address(),
-                      arrivals_.address(),
-                      reinterpret_cast<CUdeviceptr>(t.out.data),
-                      lse,
-                      t.out.strides[0],
-                      t.out.strides[1],
-                      t.out.strides[2],
-                      lists_.num_records,
-                      static_cast<std::int32_t>(lists_.runs.bytes() / sizeof(plan::TileRun)),
-                      static_cast<std::int32_t>(p.num_heads_q),
-                      static_cast<std::int32_t>(p.num_heads_q / p.num_heads_kv),
-                      static_cast<std::int32_t>(p.seq_q),
-                      static_cast<std::int32_t>(step_),
-                      static_cast<std::int32_t>(p.seq_q / step_),
-                      static_cast<std::int32_t>(p.seq_kv / step_),
-                      scale * std::numbers::log2e_v<float>,
-                      p.softcap,
-                      scale};
+  ScoreModParams params{{lists_.records.address(),
+                         lists_.partial.address(),
+                         lists_.runs.address(),
+                         lists_.payloads.address(),
+                         queue_.address(),
+                         parts_.address(),
+                         workspace_.address(),
+                         arrivals_.address(),
+                         reinterpret_cast<CUdeviceptr>(t.out.data),
+                         lse,
+                         t.out.strides[0],
+                         t.out.strides[1],
+                         t.out.strides[2],
+                         lists_.num_records,
+                         static_cast<std::int32_t>(lists_.runs.bytes() / sizeof(plan::TileRun)),
+                         static_cast<std::int32_t>(p.num_heads_q),
+                         static_cast<std::int32_t>(p.num_heads_q / p.num_heads_kv),
+                         static_cast<std::int32_t>(p.seq_q),
+                         static_cast<std::int32_t>(step_),
+                         static_cast<std::int32_t>(p.seq_q / step_),
+                         static_cast<std::int32_t>(p.seq_kv / step_),
+                         scale * std::numbers::log2e_v<float>,
+                         p.softcap,
+                         scale},
+                        {}};
   params.sequences = sequences;
   set_score_operands(p, t, step_, &params);
+  set_table_words(t.score_tables, params.table_words);
   if (lists_.position_buckets.bytes() > 0)
     set_position_operands(t, lists_.position_buckets, &params);
   const auto blocks = static_cast<unsigned>(num_blocks_);

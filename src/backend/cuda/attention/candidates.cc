@@ -56,7 +56,7 @@ std::vector<Pass> passes_for(KernelFamily family, const AttentionProblem& proble
 /// A merging pass holds the stored rows beside what every pass holds; with two slabs a warp all of
 /// it twice.
 bool can_merge(const codegen::AttentionConfig& config) {
-  if (config.bias || config.position_bias) return false;
+  if (config.bias || config.position_bias || config.score_mod) return false;
   if (config.family == KernelFamily::kSm80)
     return config.threads() * config.blocks_per_sm <= 256 && config.tile_kv <= 64 &&
            config.warp_slabs * config.head_dim_v <= 128;
@@ -109,7 +109,7 @@ std::optional<mask::GridAxes> grid_of(const AttentionProblem& problem, const Mas
                                       const KernelTarget& target) {
   if (!infeasible(KernelFamily::kSm90, problem, target).empty() ||
       problem.seq_q != problem.seq_kv || problem.alibi || problem.bias ||
-      problem.position_bias.num_buckets > 0)
+      problem.position_bias.num_buckets > 0 || !problem.score_mod.empty())
     return std::nullopt;
   auto axes = mask::neighbourhood_axes(bound, problem.seq_q);
   if (axes && (*axes)[0].extent() == 1 && (*axes)[1].extent() == 1) axes.reset();

@@ -1,6 +1,7 @@
-#include "backend/cuda/attention/configs.h"
-
 #include <algorithm>
+
+#include "backend/cuda/attention/configs.h"
+#include "backend/cuda/attention/score_mod.h"
 
 namespace stof::cuda {
 namespace {
@@ -16,6 +17,7 @@ Config base_config(const AttentionProblem& problem) {
   config.alibi = problem.alibi;
   config.bias = problem.bias;
   config.position_bias = problem.position_bias.num_buckets > 0;
+  config.score_mod = score_mod_code(problem);
   config.sink = problem.sink;
   return config;
 }
@@ -24,7 +26,7 @@ Config base_config(const AttentionProblem& problem) {
 std::vector<Config> narrow_configs(const Config& base) {
   Config wide = base;  // 192 x 128
   wide.warpgroups = 3;
-  wide.tile_kv = base.softcap ? 96 : 128;  // 160 registers a thread leave none for more
+  wide.tile_kv = base.softcap || base.score_mod ? 96 : 128;  // 160 registers leave none for more
   wide.stages = 3;
   wide.query_stages = 2;
   wide.consumer_registers = 160;
@@ -99,6 +101,14 @@ bool bias_fits(const Config& config) {
   return sm90_held_registers(config) + 44 + batch <= config.consumer_registers;
 }
 
+/// A score modification holds what eight calls of the caller's function compute, and a bias the
+/// addresses of its rows throughout: likewise.
+bool score_mod_fits(const Config& config) {
+  const int addresses = config.bias || config.position_bias ? 8 : 0;
+  return config.tile_kv <= 128 &&
+         sm90_held_registers(config) + 52 + addresses <= config.consumer_registers;
+}
+
 std::vector<Config> all_configs(const AttentionProblem& problem, bool shared_heads) {
   const Config base = base_config(problem);
   const std::int64_t widest = std::max(problem.head_dim_qk, problem.head_dim_v);
@@ -120,6 +130,8 @@ std::vector<Config> sm90_configs(const AttentionProblem& problem, bool shared_he
   std::vector<Config> configs = all_configs(problem, shared_heads);
   if (problem.bias || problem.position_bias.num_buckets > 0)
     std::erase_if(configs, [](const Config& c) { return !bias_fits(c); });
+  if (!problem.score_mod.empty())
+    std::erase_if(configs, [](const Config& c) { return !score_mod_fits(c); });
   return configs;
 }
 

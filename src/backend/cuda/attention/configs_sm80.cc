@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/attention/configs.h"
+#include "backend/cuda/attention/score_mod.h"
 
 namespace stof::cuda {
 namespace {
@@ -19,6 +20,7 @@ Config base_config(const AttentionProblem& problem, const KernelTarget& target) 
   config.alibi = problem.alibi;
   config.bias = problem.bias;
   config.position_bias = problem.position_bias.num_buckets > 0;
+  config.score_mod = score_mod_code(problem);
   config.sink = problem.sink;
   config.warpgroups = 1;
   config.tile_kv = 64;
@@ -46,8 +48,8 @@ std::vector<Config> narrow_configs(const Config& base) {
   Config small = base;  // 64 x 64
   small.query_in_registers = true;
   small.blocks_per_sm = 4;
-  // What a bias or softcap holds would spill beside 96 keys' scores.
-  if (base.bias || base.position_bias || base.softcap) return {wide, tall, small};
+  // What a bias, softcap or score modification holds would spill beside 96 keys' scores.
+  if (base.bias || base.position_bias || base.softcap || base.score_mod) return {wide, tall, small};
   return {wide, tall, long_tile, small};
 }
 

@@ -16,6 +16,10 @@ namespace {
 constexpr double kAlibiFactor = 1.1;
 constexpr double kBiasBytesPerNs = 36;
 
+/// A score modification's instructions, a warp's 32 scores each: four a cycle at 1.7 GHz, of which
+/// half are taken by what else the kernel issues. Estimated, as codegen's count of them is.
+constexpr double kNsPerInstruction = 0.009;
+
 /// What a merging pass adds to an item: stored rows are read and written at a multiprocessor's
 /// share of memory bandwidth. Fitted to the strided mask at D=64; at D=128 its rows take twice as
 /// long, where no other way to run the mask is near.
@@ -187,6 +191,7 @@ UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget&
   codegen::AttentionConfig plain = config;
   plain.alibi = plain.bias = plain.position_bias = plain.sink = plain.varlen = plain.grid_order =
       false;
+  plain.score_mod = nullptr;
   UnitCosts costs = plain_unit_costs(plain, target);
   const double rows = 1.0 * config.query_rows() * config.heads_per_record();
   if (config.merge)
@@ -196,6 +201,7 @@ UnitCosts unit_costs(const codegen::AttentionConfig& config, const KernelTarget&
     const double scores = rows * config.tile_kv * config.blocks_per_sm;
     if (config.bias) *tile_ns += 4 * scores / kBiasBytesPerNs;
     if (config.position_bias) *tile_ns += scores * kPositionNsPerScore;
+    if (config.score_mod) *tile_ns += scores * config.score_mod->cost * kNsPerInstruction;
   }
   return costs;
 }

@@ -49,8 +49,11 @@ void append_records(const DevicePlan& one, const Bases& bases, std::int32_t sequ
 PackedBatches::PackedBatches(const AttentionProblem& problem, const mask::Mask& mask,
                              const KernelTarget& target)
     : problem_(problem), mask_(mask), target_(target) {
-  STOF_CHECK(mask.batch_extent() == 1 && problem.position_bias.num_buckets == 0, kInternal,
-             "batches of packed sequences: expected one mask for all and no position bias");
+  STOF_CHECK(mask.batch_extent() == 1 && problem.position_bias.num_buckets == 0 &&
+                 problem.score_mod.empty(),
+             kInternal,
+             "batches of packed sequences: expected one mask for all, no position bias and no "
+             "score_mod");
   problem_.batch = 1;
   configs_ = packed_configs(problem_, mask.head_extent() == 1, target_);
   for (const codegen::AttentionConfig& config : configs_)

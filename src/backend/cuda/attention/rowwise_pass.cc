@@ -138,9 +138,11 @@ std::string rowwise_infeasible(const AttentionProblem& problem, const KernelTarg
   if (target.alignment % 16 != 0)
     return fmt::format("needs operands aligned to 16 bytes, the plan is for {}", target.alignment);
   const bool position_bias = problem.position_bias.num_buckets > 0;
-  if (problem.alibi || problem.bias || position_bias || problem.sink)
-    return fmt::format("has no{}{}{}{}", problem.alibi ? " alibi" : "", problem.bias ? " bias" : "",
-                       position_bias ? " position_bias" : "", problem.sink ? " sink" : "");
+  const bool score_mod = !problem.score_mod.empty();
+  if (problem.alibi || problem.bias || position_bias || score_mod || problem.sink)
+    return fmt::format("has no{}{}{}{}{}", problem.alibi ? " alibi" : "",
+                       problem.bias ? " bias" : "", position_bias ? " position_bias" : "",
+                       score_mod ? " score_mod" : "", problem.sink ? " sink" : "");
   return "";
 }
 

@@ -54,6 +54,9 @@ class Again:
         self._options = call.options
         self._lse = plan._returns_lse
 
+    def is_autocast(self) -> bool:
+        return bool(self._torch.is_autocast())
+
     def fits(self, q: Any, k: Any, v: Any) -> bool:
         tensor, dtype, ordinal = self._tensor, self._dtype, self._ordinal
         if type(q) is not tensor or type(k) is not tensor or type(v) is not tensor:

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
+from .mask import Mask
 from .planning import Plan
 
 #: Plans kept for attention() and varlen_attention(); a plan of a GPU holds some device memory.
@@ -29,6 +30,7 @@ class PlanCache:
         self._lock = threading.Lock()
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._hits = self._misses = 0
+        self.generation = 0
 
     def get(self, key: Any) -> Plan | None:
         with self._lock:
@@ -47,6 +49,10 @@ class PlanCache:
                 self._plans.popitem(last=False)
             return kept
 
+    def count_hit(self) -> None:
+        """A call found its plan without asking."""
+        self._hits += 1
+
     def info(self) -> CacheInfo:
         with self._lock:
             return CacheInfo(self._hits, self._misses, self._capacity, len(self._plans))
@@ -55,10 +61,39 @@ class PlanCache:
         with self._lock:
             self._plans.clear()
             self._hits = self._misses = 0
+            self.generation += 1
 
 
 #: The one that attention() and varlen_attention() share.
 plans = PlanCache(MAX_PLANS)
+
+
+class _Recent(threading.local):
+    """The plan of this thread's last call of attention(): the next one mostly has the same mask."""
+
+    mask: Any = None
+    options: Any = None
+    plan: Plan | None = None
+    generation = -1
+
+    def plan_for(self, mask: Any, options: Any) -> Plan | None:
+        """Where it is for this very mask; layouts are left to the caller to compare."""
+        if (
+            self.plan is not None
+            and self.mask is mask
+            and self.options == options
+            and self.generation == plans.generation
+        ):
+            return self.plan
+        return None
+
+    def keep(self, mask: Any, options: Any, plan: Plan) -> None:
+        if mask is None or isinstance(mask, (Mask, str)):  # arrays may change in place
+            self.mask, self.options, self.plan = mask, options, plan
+            self.generation = plans.generation
+
+
+recent = _Recent()
 
 
 def cache_info() -> CacheInfo:

@@ -243,15 +243,19 @@ class Problem:
         else:
             text, tables = self.score_mod
             given.score_mod = text.encode()
-            given.num_score_tables = len(tables)
-            given.score_tables = (structs.ScoreTable * len(tables))(
-                *(
-                    structs.ScoreTable(
-                        dtype=dtype, name=name.encode(), rank=len(shape), shape=int64_array(shape)
+            if tables:  # else the pointer must be null
+                given.num_score_tables = len(tables)
+                given.score_tables = (structs.ScoreTable * len(tables))(
+                    *(
+                        structs.ScoreTable(
+                            dtype=dtype,
+                            name=name.encode(),
+                            rank=len(shape),
+                            shape=int64_array(shape),
+                        )
+                        for name, dtype, shape in tables
                     )
-                    for name, dtype, shape in tables
                 )
-            )
         return given
 
     # --- the operands' shapes ------------------------------------------------------------------

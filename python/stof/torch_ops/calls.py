@@ -15,6 +15,13 @@ from . import operators
 from .autocast import lowered
 
 
+def _operands(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Where gradients are off nothing requires any; torch 2.4 does not tell operators that they are."""
+    if torch.is_grad_enabled():
+        return tensors
+    return tuple(x.detach() if x.requires_grad else x for x in tensors)
+
+
 def mask_text(mask: Any) -> str:
     """What an operator is given for a mask: text stays, an object gives its name."""
     if mask is None:
@@ -36,6 +43,15 @@ def _position(position_bias: Any) -> tuple[Any, int, bool]:
     if position_bias.table is None:
         raise InvalidArgument("position_bias.table: expected a tensor, got None")
     return position_bias.table, position_bias.max_distance, position_bias.bidirectional
+
+
+def _modification(score_mod: Any) -> tuple[str, str, list[torch.Tensor]]:
+    """A ScoreMod, text or None as its text, the names of its tables, and these."""
+    if score_mod is None:
+        return "", "", []
+    if isinstance(score_mod, str):
+        return score_mod, "", []
+    return score_mod.text, ",".join(score_mod.tables.keys()), list(score_mod.tables.values())
 
 
 def run(
@@ -65,6 +81,7 @@ def run(
             "stream: expected None while torch records operators, since what it recorded runs on "
             "the stream that is current then; use torch.cuda.stream() around the call"
         )
+    q, k, v = _operands(q, k, v)
     result, sums = operators.run(
         plan._name, q, k, v, alibi, bias, sink, position_bias, list(score_tables)
     )
@@ -109,13 +126,8 @@ def attention(
             "plan: expected None while torch records operators, got a plan; call plan.run(q, k, "
             "v) there"
         )
-    if score_mod is not None:
-        raise Unsupported(
-            "score_mod: expected None while torch records operators, got one; make a stof.plan() "
-            "with it and call plan.run(q, k, v)"
-        )
     _shape_problem(q, k, enable_gqa)
-    q, k, v = lowered(q, k, v)
+    q, k, v = _operands(*lowered(q, k, v))
     table, max_distance, bidirectional = _position(position_bias)
     result, lse = operators.attention(
         q,
@@ -136,6 +148,7 @@ def attention(
         table,
         max_distance,
         bidirectional,
+        *_modification(score_mod),
         return_lse,
     )
     return (result, lse) if return_lse else result
@@ -159,7 +172,7 @@ def varlen_attention(
     return_lse: bool = False,
 ) -> Any:
     """stof.varlen_attention, recorded. The lengths are read when the operator runs."""
-    q, k, v = lowered(q, k, v)
+    q, k, v = _operands(*lowered(q, k, v))
     table, max_distance, bidirectional = _position(position_bias)
     result, lse = operators.varlen_attention(
         q,

@@ -15,7 +15,6 @@ from .. import identity
 from ..errors import InvalidArgument, Unsupported
 from . import resolved
 
-# torch reads the annotations of operators, not their text.
 Result = Tuple[Tensor, Tensor]
 
 NO_GRADIENTS = (
@@ -30,6 +29,12 @@ def _pair(result, return_lse: bool, like: Tensor) -> Result:
         out, lse = result
         return out, lse
     return result, like.new_empty((0,), dtype=torch.float32)
+
+
+def operator(name: str, schema: str):
+    """Registers an operator; `schema` is its own without the first parenthesis. (torch 2.4 cannot
+    read text arguments off annotations.)"""
+    return torch.library.custom_op(f"stof::{name}", mutates_args=(), schema="(" + schema)
 
 
 def _plain(*tensors: Tensor) -> Tuple[Tensor, ...]:
@@ -55,7 +60,8 @@ def _refuse_gradients(op) -> None:
     tracing asks for one."""
 
     def refuse(ctx, inputs, output):
-        raise Unsupported(NO_GRADIENTS)
+        if any(isinstance(x, Tensor) and x.requires_grad for x in inputs):  # torch 2.4 always asks
+            raise Unsupported(NO_GRADIENTS)
 
     def backward(ctx, *gradients):
         raise Unsupported(NO_GRADIENTS)
@@ -66,7 +72,11 @@ def _refuse_gradients(op) -> None:
 # --- a plan that exists ---------------------------------------------------------------------------
 
 
-@torch.library.custom_op("stof::run", mutates_args=())
+@operator(
+    "run",
+    "str plan, Tensor q, Tensor k, Tensor v, Tensor? alibi, Tensor? bias, Tensor? sink, "
+    "Tensor? position_bias, Tensor[] score_tables) -> (Tensor, Tensor)",
+)
 def run(
     plan: str,
     q: Tensor,
@@ -110,7 +120,14 @@ _refuse_gradients(run)
 # --- a plan for the shapes that come --------------------------------------------------------------
 
 
-@torch.library.custom_op("stof::attention", mutates_args=())
+@operator(
+    "attention",
+    "Tensor q, Tensor k, Tensor v, str mask, Tensor? bound, str also, Tensor? start, "
+    "SymInt q_offset, SymInt kv_offset, str alignment, float? scale, float softcap, Tensor? alibi, "
+    "Tensor? bias, Tensor? sink, Tensor? position_table, SymInt position_max_distance, "
+    "bool position_bidirectional, str score_mod, str score_names, Tensor[] score_tables, "
+    "bool return_lse) -> (Tensor, Tensor)",
+)
 def attention(
     q: Tensor,
     k: Tensor,
@@ -130,12 +147,15 @@ def attention(
     position_table: Optional[Tensor],
     position_max_distance: int,
     position_bidirectional: bool,
+    score_mod: str,
+    score_names: str,
+    score_tables: List[Tensor],
     return_lse: bool,
 ) -> Tuple[Tensor, Tensor]:
     """`mask` (or the mask that `bound` is the number of) and `also` are joined, and asked at
     positions that count from q_offset, plus the integer in `start` where there is one, and from
-    kv_offset."""
-    from .. import PositionBias, attention as compute
+    kv_offset. `score_names` are those of score_mod's tables, with commas between them."""
+    from .. import PositionBias, ScoreMod, attention as compute
 
     base = resolved.mask_of(mask) if bound is None else resolved.mask_of_number(int(bound))
     both = resolved.joined(base, resolved.mask_of(also))
@@ -150,6 +170,9 @@ def attention(
             max_distance=position_max_distance,
             bidirectional=position_bidirectional,
         )
+    modified = None
+    if score_mod:
+        modified = ScoreMod(score_mod, dict(zip(score_names.split(","), score_tables)))
     result = compute(
         *_plain(q, k, v),
         both,
@@ -161,6 +184,7 @@ def attention(
         bias=bias,
         sink=sink,
         position_bias=buckets,
+        score_mod=modified,
         return_lse=return_lse,
     )
     return _pair(result, return_lse, q)
@@ -175,7 +199,13 @@ def _(q, k, v, mask, bound, also, *others):
 _refuse_gradients(attention)
 
 
-@torch.library.custom_op("stof::varlen_attention", mutates_args=())
+@operator(
+    "varlen_attention",
+    "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_kv, str mask, "
+    "str alignment, float? scale, float softcap, Tensor? alibi, Tensor? sink, "
+    "Tensor? position_table, SymInt position_max_distance, bool position_bidirectional, "
+    "bool return_lse) -> (Tensor, Tensor)",
+)
 def varlen_attention(
     q: Tensor,
     k: Tensor,
@@ -231,7 +261,10 @@ _refuse_gradients(varlen_attention)
 # --- a mask of computed tables --------------------------------------------------------------------
 
 
-@torch.library.custom_op("stof::mask_from_values", mutates_args=())
+@operator(
+    "mask_from_values",
+    "str text, Tensor[] tables) -> Tensor",
+)
 def mask_from_values(text: str, tables: List[Tensor]) -> Tensor:
     """predicate(text, table0=tables[0], ...) as a number that stof::attention takes as `bound`:
     int64, no dimensions, on the CPU."""
@@ -244,7 +277,11 @@ def _(text, tables):
     return torch.empty((), dtype=torch.int64, device="cpu")
 
 
-@torch.library.custom_op("stof::mask_rows", mutates_args=())
+@operator(
+    "mask_rows",
+    "str mask, Tensor q_offset, SymInt kv_offset, SymInt batch, SymInt heads, SymInt seq_kv) "
+    "-> Tensor",
+)
 def mask_rows(
     mask: str, q_offset: Tensor, kv_offset: int, batch: int, heads: int, seq_kv: int
 ) -> Tensor:

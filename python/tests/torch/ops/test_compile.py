@@ -197,5 +197,27 @@ def test_a_mask_that_is_gone():
             None,
             0,
             True,
+            "",
+            "",
+            [],
             False,
         )
+
+
+def test_score_modifications():
+    """Tables are operands of the graph: new values need no new graph."""
+    q, k, v = qkv()
+    table = randn(4, dtype=torch.float32)
+    modification = stof.ScoreMod("score * 0.5 + slope[h]", {"slope": table})
+    frames = torch._dynamo.testing.CompileCounter()
+    run = compiled(
+        lambda q, k, v: stof.attention(q, k, v, MASK, score_mod=modification), backend=frames
+    )
+    for value in (table.clone(), -table.clone()):
+        table.copy_(value)
+        bias = 0.5 * value.view(1, 4, 1, 1).expand(1, 4, 33, 33) * 2
+        expected, _ = reference(q, k, v, visible(MASK, 33), 0.5 * 16**-0.5, bias=bias)
+        assert_close(run(q, k, v), expected)
+    assert frames.frame_count == 1
+    plain = compiled(lambda q, k, v: stof.attention(q, k, v, MASK, score_mod="score * 0.5"))
+    assert_close(plain(q, k, v), reference(q, k, v, visible(MASK, 33), 0.5 * 16**-0.5)[0])

@@ -41,6 +41,9 @@ def attention_arguments(q, k, v, mask="causal", bound=None, bias=None, return_ls
         None,
         0,
         True,
+        "",
+        "",
+        [],
         return_lse,
     )
 

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/plan/block_list_geometry.h"
 #include "backend/cuda/upload.h"
+#include "cpu/score_mods.h"
 #include "cuda/host_block_lists.h"
 #include "gpu/compile_ahead.h"
 #include "gpu/device_operands.h"
@@ -49,6 +50,8 @@ BlockListCase make_case(std::uint64_t seed) {
   c.problem.sink = draw.chance(3);
   if (!c.problem.bias && draw.chance(4)) c.problem.position_bias = random_buckets(draw);
   if (draw.chance(4)) c.problem.softcap = 20;
+  if (seed % 3 == 0)
+    cpu::set_score_mod(&c.problem, static_cast<int>(seed / 3) % cpu::kNumScoreMods);
   c.shape.block_q = draw.one_of<std::int64_t>({64, 64, 128, 256});
   c.shape.block_kv = draw.one_of<std::int64_t>({64, 64, 128, 192});
   c.shape.expected_share = 0.5;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "backend/cuda/attention/config_choice.h"
+#include "cpu/score_mods.h"
 #include "gpu/compile_ahead.h"
 #include "gpu/device_operands.h"
 #include "gpu/plan_checks.h"
@@ -74,6 +75,8 @@ DenseCase make_case(std::uint64_t seed) {
   c.problem.alibi = draw.chance(3);
   c.problem.bias = draw.chance(4);
   c.problem.sink = draw.chance(4);
+  if (seed % 3 == 0)
+    cpu::set_score_mod(&c.problem, static_cast<int>(seed / 3) % cpu::kNumScoreMods);
   const mask::Mask expression = random_mask(draw, c.problem);
   const AttentionProblem& p = c.problem;
   c.tensor = draw_tensor(draw, p,

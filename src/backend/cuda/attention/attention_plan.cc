@@ -49,7 +49,7 @@ std::vector<CandidateFacts> AttentionPlan::candidates(const AttentionProblem& pr
   std::vector<CandidateFacts> facts;
   for (const Candidate& candidate : enumerate_candidates(problem, mask, target))
     facts.push_back({candidate.name(), candidate.predicted_us(), true, candidate.by_name_only});
-  for (const InfeasibleFamily& family : infeasible_families(problem, target))
+  for (const InfeasibleFamily& family : infeasible_families(problem, mask, target))
     facts.push_back({family.name, 0, false, family.reason});
   return facts;
 }
@@ -64,7 +64,7 @@ AttentionPlan AttentionPlan::build(const AttentionProblem& problem, const mask::
                             device.facts().num_sms, alignment, device.facts().name};
   const auto candidates = enumerate_candidates(problem, mask, target, !kernel.empty());
   STOF_CHECK(!candidates.empty(), kUnsupported, "{}: no kernel can run {}{}", device.facts().name,
-             problem.describe(), reasons(infeasible_families(problem, target)));
+             problem.describe(), reasons(infeasible_families(problem, mask, target)));
   const Candidate* chosen = &candidates.front();
   if (!kernel.empty()) {
     chosen = nullptr;

@@ -1,5 +1,7 @@
 #include "backend/cuda/attention/candidates.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 
@@ -103,13 +105,22 @@ MaskViews views_of(const AttentionProblem& problem, const Mask& bound) {
   return views;
 }
 
-/// The dimensions of a neighbourhood in more than one, where a kernel can take it in grid order:
-/// nothing may have to know the tokens of keys.
+/// The options that a merging pass has no registers for; "" where there are none.
+std::string held_options(const AttentionProblem& problem) {
+  return fmt::format("{}{}{}", problem.bias ? " bias" : "",
+                     problem.position_bias.num_buckets > 0 ? " position_bias" : "",
+                     problem.score_mod.empty() ? "" : " score_mod");
+}
+
+/// Those that have to know the tokens of keys, which grid order does not.
+std::string token_options(const AttentionProblem& problem) {
+  return (problem.alibi ? " alibi" : "") + held_options(problem);
+}
+
+/// The dimensions of a neighbourhood in more than one, for a kernel that takes grid order.
 std::optional<mask::GridAxes> grid_of(const AttentionProblem& problem, const Mask& bound,
                                       const KernelTarget& target) {
-  if (!infeasible(KernelFamily::kSm90, problem, target).empty() ||
-      problem.seq_q != problem.seq_kv || problem.alibi || problem.bias ||
-      problem.position_bias.num_buckets > 0 || !problem.score_mod.empty())
+  if (!infeasible(KernelFamily::kSm90, problem, target).empty() || problem.seq_q != problem.seq_kv)
     return std::nullopt;
   auto axes = mask::neighbourhood_axes(bound, problem.seq_q);
   if (axes && (*axes)[0].extent() == 1 && (*axes)[1].extent() == 1) axes.reset();
@@ -121,7 +132,7 @@ std::vector<Candidate> grid_candidates(const AttentionProblem& problem, const Ma
                                        const KernelTarget& target) {
   std::vector<Candidate> candidates;
   const auto axes = grid_of(problem, bound, target);
-  if (!axes) return candidates;
+  if (!axes || !token_options(problem).empty()) return candidates;
   AttentionProblem entry = problem;
   entry.batch = 1;
   plan::GridTiler tiler(*axes);
@@ -233,7 +244,7 @@ std::vector<Candidate> enumerate_candidates(const AttentionProblem& problem, con
   return candidates;
 }
 
-std::vector<InfeasibleFamily> infeasible_families(const AttentionProblem& problem,
+std::vector<InfeasibleFamily> infeasible_families(const AttentionProblem& problem, const Mask& mask,
                                                   const KernelTarget& target) {
   std::vector<InfeasibleFamily> families;
   for (const auto& [family, name] :
@@ -242,6 +253,13 @@ std::vector<InfeasibleFamily> infeasible_families(const AttentionProblem& proble
       families.push_back({name, std::move(reason)});
   if (std::string reason = rowwise_infeasible(problem, target); !reason.empty())
     families.push_back({"rowwise", std::move(reason)});
+  const Mask bound = mask.bind(shape_of(problem), problem.alignment);
+  if (const std::string options = token_options(problem);
+      !options.empty() && grid_of(problem, bound, target))
+    families.push_back({"sm90 in grid order", "has no" + options});
+  if (const std::string options = held_options(problem);
+      !options.empty() && !mask::split_strided(bound).empty())
+    families.push_back({"two passes", "merging has no" + options});
   return families;
 }
 

@@ -39,12 +39,13 @@ struct Candidate {
 std::vector<Candidate> enumerate_candidates(const AttentionProblem& problem, const mask::Mask& mask,
                                             const KernelTarget& target, bool by_name = true);
 
-/// A family that cannot run the problem.
+/// A family, or a way to use it that the mask would allow, that cannot run the problem.
 struct InfeasibleFamily {
   std::string name;
   std::string reason;
 };
 std::vector<InfeasibleFamily> infeasible_families(const AttentionProblem& problem,
+                                                  const mask::Mask& mask,
                                                   const KernelTarget& target);
 
 }  // namespace stof::cuda

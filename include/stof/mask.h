@@ -57,7 +57,8 @@ class Mask {
   bool visible(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k) const;
 
   /// Sound for every expression: kFull and kEmpty are certain, kPartial means "look closer".
-  /// Exact for every primitive (for seeded ones with a rate, on the first million cells). Cost does
+  /// Exact for every primitive but predicate() (for seeded ones with a rate, on the first million
+  /// cells). Cost does
   /// not grow with the rectangle's area, except for arrays given by the user and random blocks,
   /// where it grows at most with the part of them under the rectangle.
   TileClass classify(std::int64_t b, std::int64_t h, const TileRect& rect) const;
@@ -183,6 +184,17 @@ Mask intervals(const std::vector<HiddenRows>& hidden);
 
 /// A boolean array [Sq, Sk] or [B|1, H|1, Sq|1, Sk], any strides; copied as bits.
 Mask dense(const TensorView& visible);
+
+/// Whole numbers or booleans that a predicate reads by name.
+struct PredicateTable {
+  std::string name;
+  TensorView values;  ///< bool, int32 or int64, any shape and strides; copied
+};
+/// Where a boolean expression in b, h, q, k and tables holds, such as
+/// "(q - k <= 4) & (doc[q] == doc[k])"; docs/masks.md has the language. It is the simplest mask
+/// that says so: & | ~ at its top are those of masks, and comparisons that are another primitive
+/// become it. classify() is sound, not always exact.
+Mask predicate(std::string_view text, const std::vector<PredicateTable>& tables = {});
 
 // --- operators --------------------------------------------------------------------------------
 

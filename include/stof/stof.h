@@ -116,6 +116,11 @@ stof_status stof_mask_from_json(const char* json, stof_mask** mask);
 /* From booleans (true is visible) [seq_q, seq_kv] or [batch|1, num_heads|1, seq_q|1, seq_kv] in
  * host memory, any strides; copied as bits. */
 stof_status stof_mask_dense(const stof_tensor* visible, stof_mask** mask);
+/* Where a boolean expression in b, h, q, k and tables holds, such as "doc[q] == doc[k]"; see
+ * docs/masks.md. names[i] is what the text calls tables[i]: bool, int32 or int64 in host memory, any
+ * shape and strides; copied. Both may be null where there are no tables. */
+stof_status stof_mask_predicate(const char* text, int64_t num_tables, const char* const* names,
+                                const stof_tensor* const* tables, stof_mask** mask);
 stof_status stof_mask_and(const stof_mask* a, const stof_mask* b, stof_mask** mask);
 stof_status stof_mask_or(const stof_mask* a, const stof_mask* b, stof_mask** mask);
 stof_status stof_mask_not(const stof_mask* a, stof_mask** mask);

@@ -15,6 +15,9 @@
 namespace stof::capi {
 namespace {
 
+/// Far more than an expression can name.
+constexpr std::int64_t kMaxTables = 1 << 16;
+
 /// `make()` becomes the handle that is written through `result`, which the header calls `name`.
 template <class Make>
 stof_status make_mask(stof_mask** result, Make&& make, const char* name = "mask") {
@@ -26,8 +29,9 @@ stof_status make_mask(stof_mask** result, Make&& make, const char* name = "mask"
 
 /// A batch entry or head of a mask of that many.
 void check_entry(const char* name, std::int64_t entry, std::int64_t extent) {
-  STOF_CHECK(entry >= 0 && (extent == 1 || entry < extent), kInvalidArgument,
-             "{}: expected 0 to {}, got {}", name, extent - 1, entry);
+  STOF_CHECK(entry >= 0, kInvalidArgument, "{}: expected at least 0, got {}", name, entry);
+  STOF_CHECK(extent <= 1 || entry < extent, kInvalidArgument, "{}: expected 0 to {}, got {}", name,
+             extent - 1, entry);
 }
 
 /// bool [batch, num_heads, seq_q, seq_kv], written a row at a time.
@@ -63,6 +67,20 @@ const mask::Mask& asked_mask(const stof_mask* mask, std::int64_t batch, std::int
   return asked;
 }
 
+mask::Mask predicate_of(const char* text, std::int64_t num_tables, const char* const* names,
+                        const stof_tensor* const* tensors) {
+  STOF_CHECK(num_tables >= 0 && num_tables <= kMaxTables, kInvalidArgument,
+             "num_tables: expected 0 to {}, got {}", kMaxTables, num_tables);
+  STOF_CHECK(num_tables == 0 || (names != nullptr && tensors != nullptr), kInvalidArgument,
+             "names, tables: expected {} of each, got null", num_tables);
+  std::vector<mask::PredicateTable> tables;
+  for (std::int64_t i = 0; i < num_tables; ++i) {
+    const std::string name = fmt::format("names[{}]", i), table = fmt::format("tables[{}]", i);
+    tables.push_back({&required(names[i], name.c_str()), tensor_of(tensors[i], table.c_str())});
+  }
+  return mask::predicate(&required(text, "text"), tables);
+}
+
 }  // namespace
 
 mask::Mask bound_to(const stof_mask* mask, const stof_score_shape* shape) {
@@ -89,6 +107,11 @@ stof_status stof_mask_from_json(const char* json, stof_mask** mask) {
 
 stof_status stof_mask_dense(const stof_tensor* visible, stof_mask** mask) {
   return make_mask(mask, [&] { return stof::mask::dense(tensor_of(visible, "visible")); });
+}
+
+stof_status stof_mask_predicate(const char* text, int64_t num_tables, const char* const* names,
+                                const stof_tensor* const* tables, stof_mask** mask) {
+  return make_mask(mask, [&] { return predicate_of(text, num_tables, names, tables); });
 }
 
 stof_status stof_mask_and(const stof_mask* a, const stof_mask* b, stof_mask** mask) {

@@ -177,13 +177,13 @@ Interval unary(Op op, Type type, const Interval& a) {
 
 class Pass {
  public:
-  Pass(const Expression& expression, const Ranges& ranges, const TableBounds& tables)
-      : nodes_(expression.nodes()), ranges_(ranges), tables_(tables) {}
+  Pass(const Expression& expression, const Ranges& ranges, const TableBounds& tables,
+       std::vector<Interval>& out)
+      : nodes_(expression.nodes()), ranges_(ranges), tables_(tables), out_(out) {}
 
-  std::vector<Interval> run() {
-    out_.reserve(nodes_.size());
+  void run() {
+    out_.clear();
     for (const Node& node : nodes_) out_.push_back(of(node));
-    return std::move(out_);
   }
 
  private:
@@ -230,7 +230,7 @@ class Pass {
   std::span<const Node> nodes_;
   const Ranges& ranges_;
   const TableBounds& tables_;
-  std::vector<Interval> out_;
+  std::vector<Interval>& out_;
 };
 
 }  // namespace
@@ -249,9 +249,16 @@ TableBounds unknown_tables(const Expression& expression) {
   };
 }
 
+void bounds_of(const Expression& expression, const Ranges& ranges, const TableBounds& tables,
+               std::vector<Interval>& bounds) {
+  Pass(expression, ranges, tables, bounds).run();
+}
+
 std::vector<Interval> bounds_of(const Expression& expression, const Ranges& ranges,
                                 const TableBounds& tables) {
-  return Pass(expression, ranges, tables).run();
+  std::vector<Interval> bounds;
+  bounds_of(expression, ranges, tables, bounds);
+  return bounds;
 }
 
 }  // namespace stof::expr

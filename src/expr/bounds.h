@@ -36,4 +36,8 @@ TableBounds unknown_tables(const Expression& expression);
 std::vector<Interval> bounds_of(const Expression& expression, const Ranges& ranges,
                                 const TableBounds& tables);
 
+/// The same into memory that is kept from call to call.
+void bounds_of(const Expression& expression, const Ranges& ranges, const TableBounds& tables,
+               std::vector<Interval>& bounds);
+
 }  // namespace stof::expr

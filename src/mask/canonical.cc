@@ -57,6 +57,10 @@ Form form_of(const Spec& spec) {
     args[0].first = "bits";
     return make_form("dense", std::move(args));
   }
+  if (spec.name == "predicate") {
+    args[1].first = "values";
+    return make_form("predicate", std::move(args));
+  }
   if (spec.name == "random_blocks_rate") return make_form("random_blocks", std::move(args));
   if (spec.name == "random_elements") return make_form("random", std::move(args));
   if (spec.name == "block_list") {

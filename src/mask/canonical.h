@@ -20,6 +20,7 @@
 //   document     lengths of 0 are dropped; of no length = none
 //   neighbourhood  dilation and tile of only 1, and shift of only 0, are dropped
 //   blocks       columns sorted (its factory does it)
+//   predicate    its text is the expression's canonical one; tables that are read, by name
 //   presets      are what they expand to
 //
 // Arguments equal to their default are left out of the text, and written in JSON.
@@ -33,12 +34,14 @@
 namespace stof::mask {
 
 /// A canonical argument: what Argument holds, with boolean arrays as they are.
-using FormValue = std::variant<bool, std::int64_t, std::uint64_t, double, IntList, IntLists,
-                               std::shared_ptr<const BitArray>, std::shared_ptr<const BlockRows>>;
+using FormValue =
+    std::variant<bool, std::int64_t, std::uint64_t, double, std::string, IntList, IntLists,
+                 std::shared_ptr<const BitArray>, std::shared_ptr<const BlockRows>, IntTables>;
 
 struct Form {
   const Function* function = nullptr;  ///< an entry of functions()
-  /// In signature order, without masks. An array's pair "shape", "bits" is one entry, "bits".
+  /// In signature order, without masks. An array's pair "shape", "bits" is one entry, "bits"; a
+  /// predicate's "names", "shapes", "values" are one, "values".
   std::vector<std::pair<std::string, FormValue>> args;
   std::vector<Form> children;
   /// Canonical text in which long lists and arrays are replaced by a hash of their content: equal

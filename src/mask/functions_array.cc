@@ -1,8 +1,10 @@
 // The registry's primitives that are made of data: lists, block lists and boolean arrays.
 
 #include "core/check.h"
+#include "core/text.h"
 #include "mask/array_text.h"
 #include "mask/block_list_file.h"
+#include "mask/node_factories.h"
 #include "mask/registry.h"
 #include "stof/npy.h"
 
@@ -43,6 +45,23 @@ Mask build_dense(const Args& a) {
   STOF_CHECK(a.given("shape") && a.given("bits"), kInvalidArgument,
              "dense: expected a file, or shape and bits");
   return dense_from_hex(a.integers("shape"), a.text("bits"));
+}
+
+Mask build_predicate(const Args& a) {
+  const std::vector<std::string>& names = a.names("names");
+  const IntLists& shapes = a.int_lists("shapes");
+  const IntLists& values = a.int_lists("values");
+  STOF_CHECK(names.size() == shapes.size() && names.size() == values.size(), kInvalidArgument,
+             "predicate: expected as many shapes and values as names, got {}, {} and {}",
+             shapes.size(), values.size(), names.size());
+  IntTables tables;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    STOF_CHECK(shapes[i].size() <= Dims::kMaxRank, kInvalidArgument,
+               "predicate: table {}: expected at most {} extents, got {}", quote_text(names[i], 40),
+               Dims::kMaxRank, shapes[i].size());
+    tables.push_back(std::make_shared<expr::IntTable>(names[i], Dims(shapes[i]), values[i]));
+  }
+  return predicate_of_tables(a.text("text"), tables);
 }
 
 }  // namespace
@@ -92,6 +111,15 @@ std::vector<Function> array_functions() {
        "a boolean array: a .npy file, or its shape and its bits in hexadecimal",
        "dense(shape=[1, 1, 2, 2], bits=\"0103\")",
        build_dense},
+      {"predicate",
+       kPrimitive,
+       {{"text", kText, ""},
+        {"names", kNames, "[]"},
+        {"shapes", kIntLists, "[]"},
+        {"values", kIntLists, "[]"}},
+       "a boolean expression in b, h, q, k and tables of whole numbers, row-major",
+       "predicate(\"q - k <= step[h]\", [\"step\"], [[2]], [[1, 4]])",
+       build_predicate},
   };
 }
 

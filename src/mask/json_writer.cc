@@ -20,6 +20,16 @@ Json to_json_value(const Form& form) {
       object[name] = hex_of(**array);
     } else if (const auto* rows = std::get_if<std::shared_ptr<const BlockRows>>(&value)) {
       object[name] = **rows;
+    } else if (const auto* tables = std::get_if<IntTables>(&value)) {
+      Json& names = object["names"] = Json::array();
+      Json shapes = Json::array(), values = Json::array();
+      for (const auto& table : *tables) {
+        names.push_back(table->name());
+        shapes.push_back(IntList(table->shape().begin(), table->shape().end()));
+        values.push_back(table->values());
+      }
+      object["shapes"] = std::move(shapes);
+      object[name] = std::move(values);
     } else if (const auto* real = std::get_if<double>(&value)) {
       object[name] = *real == 0 ? 0.0 : *real;
     } else {

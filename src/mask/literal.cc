@@ -122,7 +122,11 @@ Argument convert_or_throw(const Literal& literal, ParamType type) {
       return to_list(literal, describe(type), to_ints);
     case ParamType::kRows:
       return std::make_shared<const BlockRows>(to_rows(literal));
+    case ParamType::kNames:
+      return to_list(literal, describe(type),
+                     [](const Literal& x) { return plain<std::string>(x, ParamType::kText); });
     case ParamType::kHex:
+    case ParamType::kText:
     case ParamType::kFile:
       return plain<std::string>(literal, type);
     case ParamType::kMask:
@@ -167,6 +171,10 @@ const char* describe(ParamType type) {
       return "a list of heads, each a list of block rows, each a list of block columns";
     case ParamType::kHex:
       return "a string of hexadecimal digits";
+    case ParamType::kText:
+      return "a text in double quotes";
+    case ParamType::kNames:
+      return "a list of names in double quotes";
     case ParamType::kFile:
       return "a file name in double quotes";
     case ParamType::kMask:

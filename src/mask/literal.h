@@ -35,6 +35,8 @@ enum class ParamType : std::uint8_t {
   kIntLists,  ///< [[1, 2], [3]]
   kRows,      ///< [[[0, 2], [1]]]: per head, per block row, block columns
   kHex,       ///< a string of hexadecimal digits
+  kText,      ///< a string
+  kNames,     ///< ["a", "b"]
   kFile,      ///< a string: path relative to the base folder; in text only
   kMask,
   kMaskList,
@@ -44,9 +46,9 @@ enum class ParamType : std::uint8_t {
 const char* describe(ParamType type);
 
 using IntLists = std::vector<IntList>;
-using Argument =
-    std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, IntList,
-                 IntLists, std::shared_ptr<const BlockRows>, Mask, std::vector<Mask>>;
+using Argument = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double,
+                              std::string, std::vector<std::string>, IntList, IntLists,
+                              std::shared_ptr<const BlockRows>, Mask, std::vector<Mask>>;
 
 /// A literal of the wrong type. `trail` leads to the offending element of nested lists.
 struct ConversionFault {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "mask/node.h"
 #include "stof/mask.h"
@@ -22,5 +23,8 @@ Mask random_blocks_of_grid(std::int64_t block, std::int64_t count, std::uint64_t
 /// dense() of bits already packed. Throws InvalidArgument where the words don't fit the shape; bits
 /// past the end of a row are ignored.
 Mask dense_of_bits(std::shared_ptr<const BitArray> bits);
+
+/// predicate() of tables of whole numbers.
+Mask predicate_of_tables(std::string_view text, const IntTables& tables);
 
 }  // namespace stof::mask

@@ -46,6 +46,9 @@ class Arguments {
   const IntLists& int_lists(std::string_view name) const { return get<IntLists>(name); }
   const BlockRows& rows(std::string_view name) const;
   const std::string& text(std::string_view name) const { return get<std::string>(name); }
+  const std::vector<std::string>& names(std::string_view name) const {
+    return get<std::vector<std::string>>(name);
+  }
   const Mask& mask(std::string_view name) const { return get<Mask>(name); }
   const std::vector<Mask>& masks(std::string_view name) const {
     return get<std::vector<Mask>>(name);

@@ -118,9 +118,10 @@ Mask per_batch(const std::vector<Mask>& masks) { return select<false>("per_batch
 
 Mask batch_entry(const Mask& m, std::int64_t entry) {
   const std::int64_t extent = m.batch_extent();
-  STOF_CHECK(entry >= 0 && (extent == 1 || entry < extent), kInvalidArgument,
+  // An extent of 0 is not yet known: a predicate in b has an answer for any entry.
+  STOF_CHECK(entry >= 0 && (extent <= 1 || entry < extent), kInvalidArgument,
              "batch_entry(entry={}): expected 0 to {}", entry,
-             extent == 1 ? kMaxPosition : extent - 1);
+             extent <= 1 ? kMaxPosition : extent - 1);
   return Mask(std::make_shared<BatchEntry>(m.shared_node(), entry));
 }
 

@@ -26,6 +26,7 @@
 //   random_elements(double rate, uint64 seed, bool per_head)
 //   intervals(int lists, list begin, list end)   the lists one after the other
 //   dense(BitArray visible)
+//   predicate(string text, IntTables tables)     canonical text; the tables that it reads, by name
 //   and[children]  or[children]                  two or more
 //   not[child]
 //   shifted(int dq, int dk)[child]
@@ -40,6 +41,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "expr/int_table.h"
 
 namespace stof::mask {
 
@@ -56,9 +59,13 @@ using IntList = std::vector<std::int64_t>;
 /// Ragged lists of lists, e.g. a block list's heads[h][row] = columns.
 using BlockRows = std::vector<std::vector<std::vector<std::int32_t>>>;
 
+/// Tables that a predicate reads.
+using IntTables = std::vector<std::shared_ptr<const expr::IntTable>>;
+
 /// An argument. Large ones are shared, not copied.
-using Value = std::variant<bool, std::int64_t, std::uint64_t, double, IntList,
-                           std::shared_ptr<const BitArray>, std::shared_ptr<const BlockRows>>;
+using Value =
+    std::variant<bool, std::int64_t, std::uint64_t, double, std::string, IntList,
+                 std::shared_ptr<const BitArray>, std::shared_ptr<const BlockRows>, IntTables>;
 
 struct Spec {
   std::string name;                                 ///< "window", "and", ...

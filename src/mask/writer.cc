@@ -76,6 +76,18 @@ std::string bits_text(const BitArray& array, ListStyle style) {
   return style == ListStyle::kHashed ? hash_text(hex) : fmt::format("\"{}\"", hex);
 }
 
+/// The three arguments of a predicate's tables, after its text.
+std::string tables_text(const IntTables& tables, ListStyle style) {
+  std::vector<std::string> names, shapes, values;
+  for (const auto& table : tables) {
+    names.push_back(fmt::format("\"{}\"", table->name()));
+    shapes.push_back(table->shape().to_string());
+    values.push_back(list_text(table->values(), style));
+  }
+  return fmt::format("[{}], [{}], [{}]", fmt::join(names, ", "), fmt::join(shapes, ", "),
+                     fmt::join(values, ", "));
+}
+
 std::string value_text(const FormValue& value, ListStyle style) {
   struct Visitor {
     ListStyle style;
@@ -83,6 +95,8 @@ std::string value_text(const FormValue& value, ListStyle style) {
     std::string operator()(std::int64_t x) const { return fmt::format("{}", x); }
     std::string operator()(std::uint64_t x) const { return fmt::format("{}", x); }
     std::string operator()(double x) const { return number(x); }
+    std::string operator()(const std::string& x) const { return fmt::format("\"{}\"", x); }
+    std::string operator()(const IntTables& x) const { return tables_text(x, style); }
     std::string operator()(const IntList& x) const { return list_text(x, style); }
     std::string operator()(const IntLists& x) const { return lists_text(x, style); }
     std::string operator()(const std::shared_ptr<const BlockRows>& x) const {
@@ -128,6 +142,13 @@ std::string dense_text(const Form& form, ListStyle style) {
   return fmt::format("dense(shape=[{}], bits={})", fmt::join(shape, ", "), bits_text(array, style));
 }
 
+std::string predicate_text(const Form& form, ListStyle style) {
+  const auto& tables = std::get<IntTables>(form.arg("values"));
+  const std::string text = value_text(form.arg("text"), style);
+  if (tables.empty()) return fmt::format("predicate({})", text);
+  return fmt::format("predicate({}, {})", text, tables_text(tables, style));
+}
+
 /// The masks a function takes, as its first argument.
 std::string masks_text(const Form& form, ListStyle style) {
   std::string out;
@@ -147,6 +168,7 @@ std::string text_of(const Form& form, ListStyle style) {
   if (function.name == "and" || function.name == "or") return junction_text(form, style);
   if (function.name == "not") return not_text(form, style);
   if (function.name == "dense") return dense_text(form, style);
+  if (function.name == "predicate") return predicate_text(form, style);
 
   std::vector<std::string> parts;
   bool keywords = false;  // once a parameter is left out, the rest need their names

@@ -20,6 +20,7 @@ int main(void) {
   fill_inputs();
 
   masks_are_right();
+  predicates_are_masks();
   arrays_of_masks_are_right();
   pictures_are_png();
   attention_is_right();

@@ -3,6 +3,7 @@
 /* What the C program does, one after the other. */
 
 void masks_are_right(void);
+void predicates_are_masks(void);
 void arrays_of_masks_are_right(void);
 void pictures_are_png(void);
 void attention_is_right(void);

@@ -84,17 +84,11 @@ def buckets(distance, number, reach, both):
     else:
         far = -np.minimum(distance, 0)
     exact = number // 2
-    with np.errstate(divide="ignore"):
-        grown = (
-            exact
-            + (
-                np.log(np.float32(far) / np.float32(exact))
-                / np.float32(np.log(reach / exact))
-                * np.float32(number - exact)
-            ).astype(np.int64)
-            if number > exact
-            else far
-        )
+    # float32 as T5's own code has it: a bucket's border may lie on a whole number.
+    ratio = np.log(np.float32(np.maximum(far, exact)) / np.float32(exact)) / np.float32(
+        np.log(reach / exact)
+    )
+    grown = exact + (ratio * np.float32(number - exact)).astype(np.int64)
     return back + np.where(far < exact, far, np.minimum(grown, number - 1))
 
 

@@ -1,0 +1,188 @@
+"""Plans and their cache as objects: copies, pickles, threads, forks, and what they refuse."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import oracle
+import pytest
+import stof
+from stof import masks
+
+SHAPE = dict(batch=1, num_heads=2, seq_q=40, head_dim=8, dtype="float32")
+
+
+@pytest.fixture
+def qkv():
+    return oracle.arrays(1, 1, 2, 40, 40, 8)
+
+
+def test_says_what_it_is():
+    plan = stof.plan(masks.causal() & masks.window(3, 0), **SHAPE, softcap=2.0, return_lse=True)
+    assert plan.mask == masks.causal() & masks.window(3, 0)
+    assert (plan.device, plan.dtype, plan.problem.seq_kv) == ("cpu", "float32", 40)
+    for part in ("stof.Plan", "float32", "window(3, 0)", "on cpu", "[1, 2, 40, 8]"):
+        assert part in repr(plan)
+    assert plan.facts()
+
+
+def test_copies_and_pickles(qkv):
+    plan = stof.plan(
+        masks.dense(np.tri(40, dtype=bool)), **SHAPE, scale=0.5, sink=True, return_lse=True
+    )
+    assert copy.copy(plan) is plan and copy.deepcopy(plan) is plan
+    again = pickle.loads(pickle.dumps(plan))
+    assert again.mask == plan.mask and again.problem == plan.problem
+    sink = np.ones(2, np.float32)
+    for got, expected in zip(again.run(*qkv, sink=sink), plan.run(*qkv, sink=sink)):
+        np.testing.assert_array_equal(got, expected)
+    packed = stof.varlen_plan(
+        "causal", [0, 15, 40], num_heads=2, head_dim=8, dtype="float32", alibi=True
+    )
+    rows = np.ones((40, 2, 8), np.float32)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(packed)).run(rows, rows, rows, alibi=sink),
+        packed.run(rows, rows, rows, alibi=sink),
+    )
+
+
+def test_the_cache_knows_masks_by_content_and_everything_else(qkv):
+    stof.cache_clear()
+    q, k, v = qkv
+    sink = np.zeros(2, np.float32)
+    calls = [
+        lambda: stof.attention(q, k, v, masks.causal()),
+        lambda: stof.attention(q, k, v, "causal"),
+        lambda: stof.attention(q, k, v),
+        lambda: stof.attention(q, k, v, masks.causal(), scale=0.5),
+        lambda: stof.attention(q, k, v, masks.causal(), softcap=0.5),
+        lambda: stof.attention(q, k, v, masks.causal(), alignment="bottom_right"),
+        lambda: stof.attention(q, k, v, masks.causal(), sink=sink),
+        lambda: stof.attention(q, k, v, masks.causal(), alibi=sink),
+        lambda: stof.attention(q, k, v, masks.causal(), return_lse=True),
+        lambda: stof.attention(q, k, v, masks.causal(), bias=np.zeros((40, 40), np.float32)),
+        lambda: stof.attention(q[:, :, :9], k, v, masks.causal()),
+        lambda: stof.attention(q, k, v[..., :4], masks.causal()),
+        lambda: stof.attention(*(x.astype(np.float16) for x in qkv), masks.causal()),
+    ]
+    for number, call in enumerate(calls):
+        call()
+        assert stof.cache_info().misses == number + 1
+        call()
+        assert stof.cache_info()[:2] == (number + 1, number + 1)
+    assert stof.cache_info().currsize == len(calls)
+    stof.attention(q, k, v, np.ones((40, 40), bool))  # may change, so it is planned every time
+    assert stof.cache_info().currsize == len(calls)
+    stof.cache_clear()
+    assert stof.cache_info()[:2] == (0, 0) and stof.cache_info().currsize == 0
+
+
+def test_the_cache_is_bounded():
+    stof.cache_clear()
+    one = np.ones((1, 1, 1, 1), np.float32)
+    size = stof.cache_info().maxsize
+    for i in range(size + 10):
+        stof.attention(one, one, one, masks.causal(i))
+    assert stof.cache_info().currsize == size
+    before = stof.cache_info().misses
+    stof.attention(one, one, one, masks.causal(size + 9))
+    assert stof.cache_info().misses == before
+    stof.cache_clear()
+
+
+def test_threads_share_a_plan(qkv):
+    plan = stof.plan("causal", **SHAPE)
+    expected = plan.run(*qkv)
+    inputs = [tuple(x + np.float32(i) * (x is qkv[2]) for x in qkv) for i in range(4)]
+    wrong = []
+
+    def work(i):
+        for _ in range(50):
+            if not np.allclose(plan.run(*inputs[i]), expected + i, atol=1e-5):
+                wrong.append(i)
+            if not np.allclose(stof.attention(*inputs[i], "causal"), expected + i, atol=1e-5):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+FORK = """
+import os, signal, sys
+import numpy as np, stof
+q = np.random.default_rng(0).standard_normal((1, 4, 300, 16)).astype(np.float32)
+plan = stof.plan("causal", batch=1, num_heads=4, seq_q=300, head_dim=16, dtype="float32")
+expected = plan.run(q, q, q)  # OpenMP's threads exist from here on
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # instead of hanging for ever
+    same = np.array_equal(plan.run(q, q, q), expected)
+    same = same and np.array_equal(stof.attention(q, q, q, "causal"), expected)
+    os._exit(0 if same else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_works_in_a_child_after_fork():
+    environment = {**os.environ, "OMP_NUM_THREADS": "4"}
+    done = subprocess.run([sys.executable, "-c", FORK], env=environment, timeout=60)
+    assert done.returncode == 0
+
+
+def test_explains_without_a_gpu():
+    explained = stof.explain("causal", **{**SHAPE, "dtype": "bfloat16", "head_dim": 64})
+    assert explained.candidates and explained.candidates[0].predicted_us > 0
+    assert "us" in str(explained) and "causal" in str(explained)
+    plan = stof.plan("causal", **{**SHAPE, "dtype": "float16"})
+    assert stof.explain(plan).mask == "causal"
+    packed = stof.varlen_plan("causal", [0, 40], num_heads=2, head_dim=64, dtype="float16")
+    assert stof.explain(packed).candidates
+    with pytest.raises(stof.Unsupported, match="bfloat16 and float16, got float32"):
+        stof.explain("causal", **SHAPE)
+    with pytest.raises(stof.InvalidArgument, match="expected a plan alone, got batch"):
+        stof.explain(plan, batch=1)
+    assert "problem" in stof.gpu_info()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(dtype="float64"), "dtype: expected float32, float16 or bfloat16, got float64"),
+        (dict(dtype="float128e"), 'dtype: expected "float32"'),
+        (dict(batch=0), "batch: expected at least 1, got 0"),
+        (dict(num_heads=1.5), "num_heads: expected a whole number, got 1.5"),
+        (dict(num_heads_kv=3), "num_heads_kv: expected a divisor of num_heads = 2, got 3"),
+        (dict(seq_q=-1), "seq_q: expected at least 0, got -1"),
+        (dict(scale=-0.5), "scale: expected a number of at least 0, .* got -0.5"),
+        (dict(scale=float("nan")), "scale: expected a finite number, got nan"),
+        (dict(softcap=-1), "softcap: expected at least 0"),
+        (
+            dict(alignment="right"),
+            'alignment: expected "top_left" or "bottom_right", got \'right\'',
+        ),
+        (dict(device="tpu"), 'device: expected "cpu", "cuda"'),
+        (dict(kernel="x"), "kernel: expected None because the plan is for the CPU, got 'x'"),
+        (dict(bias=np.zeros(3)), r"bias: expected True or False.*Plan.run\(bias="),
+        (dict(position_bias=np.zeros((32, 2))), "position_bias: expected a stof.PositionBias"),
+        (dict(position_bias=stof.PositionBias()), "position_bias.num_buckets: expected at least 2"),
+        (dict(bias=True, position_bias=stof.PositionBias(32)), "bias"),
+    ],
+)
+def test_plans_are_refused(options, message):
+    with pytest.raises(stof.InvalidArgument, match=message):
+        stof.plan("causal", **{**SHAPE, **options})
+
+
+def test_a_gpu_that_is_not_there():
+    if not stof.gpu_info()["problem"]:
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(stof.NotFound, match="NVIDIA"):
+        stof.plan("causal", **{**SHAPE, "dtype": "float16"}, device="cuda")

@@ -1,0 +1,118 @@
+"""What calls refuse, and in which words: argument, expected, got, what to do."""
+
+import re
+
+import numpy as np
+import oracle
+import pytest
+import stof
+from stof import errors
+
+Q, K, V = oracle.arrays(1, 2, 4, 6, 5, 8)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, message",
+    [
+        ((Q, K[:, :2], V[:, :2]), {}, r"k: expected 4 heads like q, got 2 .*pass enable_gqa=True"),
+        (
+            (Q, K[:, :3], V[:, :3]),
+            dict(enable_gqa=True),
+            "k: expected a number of heads that divides",
+        ),
+        ((Q, K, V[:, :2]), {}, r"v: expected shape \[2, 4, 5, 8\], got \[2, 2, 5, 8\]"),
+        ((Q, K[:1], V), {}, r"k: expected shape \[2, 4, 5, 8\], got \[1, 4, 5, 8\]"),
+        ((Q, K[..., :4], V), {}, r"k: expected shape \[2, 4, 5, 8\], got \[2, 4, 5, 4\]"),
+        ((Q[0], K, V), {}, r"q: expected \[batch, heads, seq, head_dim\], got shape \[4, 6, 8\]"),
+        ((Q.astype("f8"), K, V), {}, "dtype: expected float32, float16 or bfloat16, got float64"),
+        ((Q, K.astype("f2"), V), {}, "k: expected dtype float32, got float16; convert it"),
+        ((Q.astype(">f4"), K, V), {}, "byte order"),
+        ((Q.astype("c8"), K, V), {}, "expected.*got complex64"),
+        ((Q, K, None), {}, "v: expected .*got NoneType"),
+        ((Q, K.tolist(), V), {}, "k: expected .*got list"),
+        ((Q.tolist(), K, V), {}, "q: expected a NumPy array, a torch tensor .*got list"),
+        (
+            (Q, K, V, 3),
+            {},
+            "mask: expected a stof.Mask, its text, a boolean array or None, got int",
+        ),
+        ((Q, K, V, np.zeros((6, 5))), {}, "mask: expected booleans .*got float64.*bias="),
+        (
+            (Q, K, V),
+            dict(alibi=np.zeros(3, "f4")),
+            r"alibi_slopes: expected shape \[4\], got \[3\]",
+        ),
+        ((Q, K, V), dict(sink=[0.0] * 4), "sink: expected an array of NumPy like q, got list"),
+        (
+            (Q, K, V),
+            dict(bias=np.zeros((6, 6), "f4")),
+            r"bias: expected .*\[2, 4, 6, 5\], got \[6, 6\]",
+        ),
+        (
+            (Q, K, V),
+            dict(position_bias=np.zeros((8, 4))),
+            "position_bias: expected a stof.PositionB",
+        ),
+        (
+            (Q, K, V),
+            dict(position_bias=stof.PositionBias(8)),
+            "position_bias.table: expected float32",
+        ),
+        ((Q, K, V), dict(score_mod=lambda s, b, h, q, k: s), "score_mod: expected a stof.ScoreMod"),
+        ((Q, K, V), dict(scale=-1.0), "scale: expected a number of at least 0"),
+        ((Q, K, V), dict(alignment="centre"), "alignment: expected"),
+    ],
+)
+def test_attention_refuses(arguments, options, message):
+    with pytest.raises(stof.InvalidArgument, match=re.compile(message, re.S)):
+        stof.attention(*arguments, **options)
+
+
+def test_order_of_dimensions_is_hinted_at():
+    plan = stof.plan(None, batch=2, num_heads=4, seq_q=6, seq_kv=5, head_dim=8, dtype="float32")
+    with pytest.raises(stof.InvalidArgument, match=r"looks like \[batch, seq, heads, head_dim\]"):
+        plan.run(Q.swapaxes(1, 2), K, V)
+    with pytest.raises(stof.InvalidArgument, match="batch or head dimension"):
+        plan.run(Q[0], K, V)
+    with pytest.raises(stof.InvalidArgument, match="stream: expected None .*the CPU"):
+        plan.run(Q, K, V, stream=1)
+    with pytest.raises(stof.InvalidArgument, match="lse: expected none .*return_lse"):
+        plan.run(Q, K, V, lse=np.zeros((2, 4, 6), np.float32))
+    with pytest.raises(stof.InvalidArgument, match="score_tables: expected 0"):
+        plan.run(Q, K, V, score_tables=(Q,))
+    with pytest.raises(stof.InvalidArgument, match="num_threads"):
+        plan.run(Q, K, V, num_threads=-1)
+
+
+def test_nothing_is_written_where_a_call_is_refused():
+    plan = stof.plan(None, batch=2, num_heads=4, seq_q=6, seq_kv=5, head_dim=8, dtype="float32")
+    out = np.full((2, 4, 6, 8), 7, np.float32)
+    with pytest.raises(stof.InvalidArgument):
+        plan.run(Q, K, V[:, :, :4], out=out)
+    assert (out == 7).all()
+
+
+def test_every_status_has_a_class():
+    expected = {
+        1: ("InvalidArgument", ValueError),
+        2: ("Unsupported", NotImplementedError),
+        3: ("NotFound", LookupError),
+        4: ("Corrupt", ValueError),
+        5: ("OutOfMemory", MemoryError),
+        6: ("IoError", OSError),
+        7: ("CudaError", RuntimeError),
+        8: ("JitError", RuntimeError),
+        9: ("InternalError", RuntimeError),
+    }
+    assert set(errors.BY_STATUS) == set(expected)
+    for status, (name, base) in expected.items():
+        kind = errors.BY_STATUS[status]
+        assert kind.__name__ == name and issubclass(kind, base)
+        assert issubclass(kind, stof.StofError) and getattr(stof, name) is kind
+
+
+def test_statuses_of_the_library():
+    with pytest.raises(stof.Corrupt):
+        stof.masks.from_json("{")
+    with pytest.raises(stof.NotFound, match="nowhere.npy"):
+        stof.masks.parse('dense("nowhere.npy")', base_dir=".")

@@ -86,7 +86,7 @@ class Again:
             return False
         if torch._is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
             return False
-        return ordinal < 0 or torch.current_device() == ordinal
+        return ordinal < 0 or bool(torch.current_device() == ordinal)
 
     def run(self, plan: Any, q: Any, k: Any, v: Any) -> Any:
         """Of tensors that fit; `plan` is the one that it was made for."""

@@ -72,6 +72,16 @@ class Framework:
         """An exact copy of a 16-bit floating-point array."""
         raise NotImplementedError
 
+    #: Whether something lowers the element types of operands, as torch.autocast does.
+    is_autocast: Callable[[], bool] = staticmethod(lambda: False)
+
+    def is_traced(self, q: Any, k: Any, v: Any) -> bool:
+        """Whether somebody records operators in place of running them."""
+        return False
+
+    def check_no_grad(self, q: Any, k: Any, v: Any) -> None:
+        """Raises where gradients would be asked for."""
+
     def is_one(self, array: Any) -> bool:
         raise NotImplementedError
 
@@ -101,11 +111,11 @@ class _NumPy(Framework):
         return bool(array.flags.writeable)
 
     @staticmethod
-    def signature(array: Any) -> Signature:  # type: ignore[override]
+    def signature(array: Any) -> Signature:
         return (array.shape, array.strides, array.dtype)
 
     @staticmethod
-    def pointer(array: Any) -> int:  # type: ignore[override]
+    def pointer(array: Any) -> int:
         return int(array.__array_interface__["data"][0])
 
     def dtype_code(self, dtype: Any, argument: str) -> int:
@@ -194,11 +204,11 @@ class _Torch(Framework):
         return True
 
     @staticmethod
-    def signature(array: Any) -> Signature:  # type: ignore[override]
+    def signature(array: Any) -> Signature:
         return (array.shape, array.stride(), array.dtype, array.device)
 
     @staticmethod
-    def pointer(array: Any) -> int:  # type: ignore[override]
+    def pointer(array: Any) -> int:
         return int(array.data_ptr())
 
     def scope(self, ordinal: int) -> Any:

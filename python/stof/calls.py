@@ -35,6 +35,17 @@ class Call:
         "widened",
     )
 
+    q: structs.Tensor
+    k: structs.Tensor
+    v: structs.Tensor
+    out: structs.Tensor
+    lse: structs.Tensor
+    extras: tuple[structs.Tensor | None, ...]
+    tensors: structs.AttentionTensors
+    options: structs.RunOptions
+    arguments: tuple[Any, Any]
+    stride_bits: int  # of q, k, v and out, in bytes, or-ed
+
     def __init__(self) -> None:
         self.copies: tuple[int, ...] = ()
         self.widened: tuple[int, ...] = ()
@@ -185,12 +196,12 @@ def prepare(
     for field, extra in zip(OPTIONAL_FIELDS, call.extras):
         if extra is not None:
             setattr(tensors, field, ctypes.pointer(extra))
-    tables = [ctypes.pointer(table) for table in call.extras[len(OPTIONAL_FIELDS) :]]
+    tables = [
+        ctypes.pointer(table) for table in call.extras[len(OPTIONAL_FIELDS) :] if table is not None
+    ]
     if tables:
         tensors.num_score_tables = len(tables)
         tensors.score_tables = (ctypes.POINTER(structs.Tensor) * len(tables))(*tables)
-    else:  # so that a library from before score modifications takes it
-        tensors.struct_size = structs.AttentionTensors.num_score_tables.offset
     call.tensors, call.options = tensors, structs.RunOptions()
     call.arguments = (ctypes.byref(tensors), ctypes.byref(call.options))
     call.stride_bits = 0

@@ -41,7 +41,8 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"problem  {self.problem}", f"mask     {self.mask}", ""]
-        width = max((len(c.kernel) for c in (*self.candidates, *self.infeasible)), default=0)
+        names = [c.kernel for c in self.candidates] + [c.kernel for c in self.infeasible]
+        width = max(map(len, names), default=0)
         for candidate in self.candidates:
             note = f"  only by name: {candidate.only_by_name}" if candidate.only_by_name else ""
             lines.append(f"{candidate.kernel:{width}}  {candidate.predicted_us:10.1f} us{note}")

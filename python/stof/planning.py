@@ -268,7 +268,7 @@ class Plan:
             )
         if extras is not _NO_EXTRAS:
             for tensor, array in zip(call.extras, extras):
-                if array is not None:
+                if tensor is not None:
                     tensor.data = pointer(array)
 
         if self._device.kind == "cpu":

@@ -40,7 +40,7 @@ class PositionBias:
             )
         buckets = value.num_buckets
         if value.table is not None:
-            extents = getattr(value.table, "shape", ())
+            extents: tuple[int, ...] = tuple(getattr(value.table, "shape", ()))
             if len(extents) != 2 or (buckets and extents[0] != buckets):
                 raise InvalidArgument(
                     f"position_bias.table: expected shape [{buckets or 'num_buckets'}, num_heads], got "
@@ -237,10 +237,7 @@ class Problem:
             given.position_buckets = self.position_bias.num_buckets
             given.position_max_distance = self.position_bias.max_distance
             given.position_bidirectional = self.position_bias.bidirectional
-        if self.score_mod is None:
-            # So that a library from before score modifications takes it.
-            given.struct_size = structs.AttentionProblem.score_mod.offset
-        else:
+        if self.score_mod is not None:
             text, tables = self.score_mod
             given.score_mod = text.encode()
             if tables:  # else the pointer must be null

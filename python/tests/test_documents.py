@@ -1,0 +1,50 @@
+"""What docs/python.md and examples/ show, run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def blocks(text):
+    return re.findall(r"^```python run\n(.*?)^```$", text, re.S | re.M)
+
+
+def test_the_blocks_of_python_md(tmp_path, monkeypatch):
+    found = blocks((ROOT / "docs/python.md").read_text())
+    assert len(found) >= 5
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in found:  # one after the other, as they are read
+        exec(compile(block, "docs/python.md", "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "script, arguments, shown",
+    [
+        ("custom_mask.py", ["drawn.png"], "query 70 sees [0, 1, 2, 3, 40, 58,"),
+        ("numpy_laptop.py", ["256"], "largest difference to NumPy by hand:"),
+    ],
+)
+def test_examples(script, arguments, shown, tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / script, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert shown in done.stdout
+    if script == "custom_mask.py":
+        assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_examples_are_all_listed():
+    listed = (ROOT / "docs/python.md").read_text()
+    for script in (ROOT / "examples").glob("*.py"):
+        assert f"(../examples/{script.name})" in listed, script.name

@@ -50,6 +50,32 @@ def dense(visible: Any) -> Mask:
     return made(library().stof_mask_dense, ctypes.byref(native_tensor(view)))
 
 
+def predicate(text: str, /, **tables: Any) -> Mask:
+    """Where a boolean expression in b, h, q, k and tables holds, as in
+    ``predicate("(q - k <= 4) & (doc[q] == doc[k])", doc=numpy.array([0, 0, 1, 1]))``.
+
+    b, h, q and k are batch entry, query head, query and key; docs/masks.md has the language. A table is
+    an array of bool, int32 or int64 in host memory, any shape and strides, read as name[i, j]; copied.
+    The result is the simplest mask that says so. Raises InvalidArgument with a caret under the
+    offending column, or naming the table.
+    """
+    if not isinstance(text, str):
+        raise InvalidArgument(f"text: expected a string, got {type(text).__name__}")
+    views = []
+    for name, table in tables.items():
+        framework, array = adopt(table, name)
+        view = framework.view(array, name)
+        if view.device != CPU:
+            raise InvalidArgument(
+                f"{name}: expected a table in host memory, got one on {view.device}; pass {name}.cpu()"
+            )
+        views.append(native_tensor(view))
+    count = len(tables)
+    names = (ctypes.c_char_p * count)(*(name.encode() for name in tables))
+    given = (ctypes.POINTER(structs.Tensor) * count)(*map(ctypes.pointer, views))
+    return made(library().stof_mask_predicate, text.encode(), count, names, given)
+
+
 # --- primitives -----------------------------------------------------------------------------------
 
 

@@ -181,6 +181,13 @@ STATUS_FUNCTIONS: dict[str, list[object]] = {
     "stof_mask_parse": [c_char_p, c_char_p, POINTER(MASK)],
     "stof_mask_from_json": [c_char_p, POINTER(MASK)],
     "stof_mask_dense": [POINTER(Tensor), POINTER(MASK)],
+    "stof_mask_predicate": [
+        c_char_p,
+        c_int64,
+        POINTER(c_char_p),
+        POINTER(POINTER(Tensor)),
+        POINTER(MASK),
+    ],
     "stof_mask_and": [MASK, MASK, POINTER(MASK)],
     "stof_mask_or": [MASK, MASK, POINTER(MASK)],
     "stof_mask_not": [MASK, POINTER(MASK)],

@@ -1,0 +1,298 @@
+"""flex_attention(): torch's signature and results, stof's plans and kernels."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch.nn.attention import flex_attention as torch_flex
+
+from ... import masks
+from ...errors import InvalidArgument, StofError, Unsupported
+from ...mask import Mask
+from ...planning import plan as make_plan
+from ...score import ScoreMod
+from ...torch_ops.autocast import lowered
+from .block_lists import combine, state_of_lists
+from .block_mask import FormulaBlockMask, TorchBlockMask, block_mask_device, check_mod
+from .failures import reason, source_place
+from .resolving import Plans, Resolved, Resolver, Shape, check_extents
+from .tables import Memo, refuse_in_capture, state_of
+from .tracing import Traced, trace_score
+
+# A BlockMask of this side is torch's way to say that there is none.
+_NO_BLOCKS = 1 << 30
+
+_SCORE_FUNCTIONS = (
+    "arithmetic and comparisons of score, b, h, q_idx and kv_idx, & | ~, torch.where, minimum, "
+    "maximum, clamp, abs, exp, exp2, log, log2, sqrt, rsqrt, tanh, sigmoid, sin, cos, pow, floor, "
+    "conversions, and captured tensors indexed in every dimension"
+)
+
+
+def _check_inputs(query: Any, key: Any, value: Any, block_mask: Any, enable_gqa: bool) -> None:
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, torch.Tensor) or tensor.dim() != 4:
+            got = list(tensor.shape) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+            raise InvalidArgument(
+                f"{name}: expected a tensor [batch, heads, length, head_dim], got {got}"
+            )
+        if tensor.device != query.device:
+            raise InvalidArgument(
+                f"{name}: expected a tensor on {query.device} like query, got one on "
+                f"{tensor.device}"
+            )
+    heads, heads_kv = query.shape[1], key.shape[1]
+    if heads != heads_kv and not enable_gqa:
+        raise InvalidArgument(
+            f"key: expected {heads} heads like query, got {heads_kv}; pass enable_gqa=True if its "
+            "heads serve several of query"
+        )
+    if heads_kv == 0 or heads % heads_kv:
+        raise InvalidArgument(
+            f"key: expected a number of heads that divides the query's {heads}, got {heads_kv}"
+        )
+    if block_mask is not None and not isinstance(block_mask, TorchBlockMask):
+        raise InvalidArgument(
+            "block_mask: expected what create_block_mask() returns or torch's BlockMask, got "
+            f"{type(block_mask).__name__}"
+        )
+
+
+def _check_block_mask(block_mask: Any, shape: Shape) -> None:
+    sliced = getattr(torch_flex, "_sliced_mask_mod_error", None)
+    if sliced is not None and block_mask.mask_mod is sliced:
+        raise InvalidArgument(
+            "block_mask: expected a mask_mod because slicing a BlockMask drops its own, got none; "
+            "set sliced.mask_mod from that of the whole BlockMask, its indices shifted as the slice"
+        )
+    *batch_dims, q_len, kv_len = block_mask.shape
+    if (q_len, kv_len) != (shape.q_len, shape.kv_len):
+        raise InvalidArgument(
+            f"block_mask: expected one for {shape.q_len} queries and {shape.kv_len} keys like "
+            f"query and key, got one for {q_len} and {kv_len}; create another, or set seq_lengths "
+            "of a slice"
+        )
+    for name, extent, expected in zip(
+        ("batch entries", "heads"), batch_dims[-2:], (shape.batch, shape.heads)
+    ):
+        if extent not in (1, expected):
+            raise InvalidArgument(
+                f"block_mask: expected {expected} {name} like query, or 1 for all, got {extent}"
+            )
+
+
+def _expanded(query: Any, key: Any, value: Any, block_mask: Any) -> Any:
+    """key and value of one batch entry may serve all of query's, as in torch."""
+    batch = query.shape[0]
+    if key.shape[0] == batch:
+        return key, value
+    if key.shape[0] != 1 or block_mask is None:
+        raise InvalidArgument(
+            f"key: expected batch {batch} like query{'' if block_mask is None else ', or 1'}, got "
+            f"{key.shape[0]}"
+        )
+    return key.expand(batch, -1, -1, -1), value.expand(batch, -1, -1, -1)
+
+
+# --- masks -----------------------------------------------------------------------------------
+
+_everything = Resolved((), masks.all(), None, None, Plans())
+# Of torch's BlockMasks, which have no place for what we know about them.
+_resolvers: weakref.WeakKeyDictionary[TorchBlockMask, Resolver] = weakref.WeakKeyDictionary()
+
+
+def _resolve(block_mask: Any, shape: Shape, device: torch.device) -> Resolved:
+    if block_mask is None or tuple(block_mask.BLOCK_SIZE) == (_NO_BLOCKS, _NO_BLOCKS):
+        return _everything
+    _check_block_mask(block_mask, shape)
+    if isinstance(block_mask, FormulaBlockMask):
+        return block_mask.resolver.resolve(block_mask.mask_mod, shape)
+    resolver = _resolvers.get(block_mask)
+    if resolver is None or resolver.device != device:
+        resolver = _resolvers[block_mask] = Resolver(device)
+    return resolver.resolve(
+        block_mask.mask_mod,
+        shape,
+        (state_of_lists(block_mask), tuple(block_mask.BLOCK_SIZE), shape.q_len, shape.kv_len),
+        lambda predicate: combine(block_mask, predicate, shape.q_len, shape.kv_len),
+        warn=True,
+    )
+
+
+def to_stof_mask(
+    block_mask: TorchBlockMask, batch: int | None = None, heads: int | None = None
+) -> Mask:
+    """The stof.Mask that flex_attention uses for a BlockMask now: to draw, count or pass on.
+
+    batch and heads: extents of the scores, by default those that the BlockMask was made for. Later
+    changes of captured tensors are not in it.
+    """
+    if not isinstance(block_mask, TorchBlockMask):
+        raise InvalidArgument(f"block_mask: expected a BlockMask, got {type(block_mask).__name__}")
+    *extents, q_len, kv_len = (1, 1, *block_mask.shape)[-4:]
+    shape = Shape(batch or extents[0], heads or extents[1], q_len, kv_len)
+    return _resolve(block_mask, shape, block_mask_device(block_mask)).mask
+
+
+# --- score modifications ---------------------------------------------------------------------
+
+
+def _trace_score(score_mod: Any, shape: Shape, device: torch.device) -> Traced:
+    check_mod(score_mod, "score_mod", 5)
+    try:
+        traced = trace_score(score_mod, device, Memo())
+    except StofError:
+        raise
+    except Exception as error:  # whatever the user's function raises when given symbols
+        raise Unsupported(
+            f"score_mod {getattr(score_mod, '__name__', score_mod)!r} cannot be traced: "
+            f"{reason(error)}; at {source_place(error, score_mod)}. What works: {_SCORE_FUNCTIONS}"
+        ) from error
+    check_extents(traced, shape, "score_mod")
+    return traced
+
+
+# Scalars of the host that score_mods use on a GPU: copied when they change, not in every call.
+_scalars: OrderedDict[tuple, tuple] = OrderedDict()
+_MAX_SCALARS = 64
+
+
+def _scalar_on(device: torch.device, scalar: torch.Tensor) -> torch.Tensor:
+    key = (state_of(scalar), device)
+    entry = _scalars.get(key)
+    if entry is None:
+        refuse_in_capture(device, "score_mod")
+        entry = _scalars[key] = (scalar, scalar.to(device))
+        if len(_scalars) > _MAX_SCALARS:
+            _scalars.popitem(last=False)
+    return entry[1]
+
+
+def _operand(name: str, table: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if table.requires_grad and torch.is_grad_enabled():
+        raise Unsupported(
+            "score_mod: expected captured tensors without gradients because stof computes no "
+            f"backward pass, got {name!r} with requires_grad; call under torch.no_grad(), or "
+            "detach it"
+        )
+    if table.device == device:
+        return table.detach()
+    if table.numel() == 1:
+        return _scalar_on(device, table.detach())
+    raise InvalidArgument(
+        f"score_mod: expected the captured tensor {name!r} on {device} like query, got it on "
+        f"{table.device}"
+    )
+
+
+# --- the call --------------------------------------------------------------------------------
+
+
+@torch.compiler.disable(
+    reason="stof.compat.flex traces mask_mod and score_mod itself; under "
+    "torch.compile(fullgraph=True) use stof.attention with a mask made before"
+)
+def _run(
+    query: Any,
+    key: Any,
+    value: Any,
+    score_mod: Any,
+    block_mask: Any,
+    scale: Any,
+    enable_gqa: Any,
+    return_lse: Any,
+) -> Any:
+    _check_inputs(query, key, value, block_mask, enable_gqa)
+    query, key, value = lowered(query, key, value)
+    key, value = _expanded(query, key, value, block_mask)
+    shape = Shape(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    device = query.device
+    resolved = _resolve(block_mask, shape, device)
+    score, visible = None, None
+    tables: tuple[torch.Tensor, ...] = ()
+    if score_mod is not None:
+        traced = _trace_score(score_mod, shape, device)
+        visible = traced.visible
+        if traced.text != "score":
+            names = set(re.findall(r"\w+", traced.text))
+            used = {n: _operand(n, t, device) for n, t in traced.tables.items() if n in names}
+            score, tables = ScoreMod(traced.text, used), tuple(used.values())
+
+    def build() -> Any:
+        refuse_in_capture(device, "flex_attention")
+        mask = resolved.mask
+        if visible is not None:
+            mask = mask & masks.predicate(visible)
+        return make_plan(
+            mask,
+            batch=shape.batch,
+            num_heads=shape.heads,
+            num_heads_kv=key.shape[1],
+            seq_q=shape.q_len,
+            seq_kv=shape.kv_len,
+            head_dim=query.shape[3],
+            head_dim_v=value.shape[3],
+            dtype=query.dtype,
+            device=device,
+            scale=scale,
+            return_lse=return_lse,
+            score_mod=score,
+        )
+
+    options = (shape, key.shape[1], query.shape[3], value.shape[3], query.dtype, device, scale)
+    declared = None if score is None else score.declaration
+    plan = resolved.plans.get((*options, return_lse, declared, visible), build)
+    return plan.run(query, key, value, score_tables=tables)
+
+
+def flex_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score_mod: Any = None,
+    block_mask: TorchBlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: dict | None = None,
+    *,
+    return_aux: Any = None,
+) -> Any:
+    """torch's flex_attention, by stof's kernels: softmax(score_mod(scale * q k^T), visible keys) v.
+
+    query [batch, heads, q_len, head_dim], key [batch, heads_kv, kv_len, head_dim], value [batch,
+    heads_kv, kv_len, head_dim_v]: any strides; float32, float16 or bfloat16 on the CPU, float16 or
+    bfloat16 on a GPU. heads_kv may be fewer with enable_gqa.
+
+    score_mod(score, b, h, q_idx, kv_idx) -> score is called once a call with symbols and becomes
+    part of the kernel, computed in float32; the tensors that it captures are read at every call.
+    What it cannot express is Unsupported, with the operation named. block_mask: of this module's
+    create_block_mask or torch's. Of torch's the block lists count too, as in its kernels: full
+    blocks are visible, in other listed blocks mask_mod decides, the rest is hidden. scale: default
+    1/sqrt(head_dim). kernel_options: without effect because they tune torch's Triton kernels.
+
+    Returns out [batch, heads, q_len, head_dim_v]; with return_lse (out, lse), lse float32 [batch,
+    heads, q_len] in natural log; with return_aux (out, AuxOutput). A row that sees nothing gives 0
+    and -inf. Computes no gradients: raises where one is asked for.
+    """
+    want_lse = return_lse
+    if return_aux is not None:
+        if return_lse:
+            raise InvalidArgument(
+                "return_aux: expected None because return_lse is set, got both; use "
+                "return_aux=AuxRequest(lse=True)"
+            )
+        if return_aux.max_scores:
+            raise Unsupported(
+                "return_aux: expected lse alone, got max_scores; stof keeps no maxima"
+            )
+        want_lse = return_aux.lse
+    result = _run(query, key, value, score_mod, block_mask, scale, enable_gqa, want_lse)
+    if return_aux is None:
+        return result
+    out, lse = result if want_lse else (result, None)
+    return out, torch_flex.AuxOutput(lse=lse)

@@ -1,0 +1,201 @@
+"""Masks that have no expression: evaluated for every pair of positions, some rows at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .failures import reason, source_place
+from .tables import state_of
+
+# Pairs evaluated at once. A mask_mod makes some temporaries of 8 bytes a pair: 32 MiB each.
+_CHUNK_PAIRS = 1 << 22
+
+# Uses of an index that do not depend on its value.
+_VALUE_FREE = frozenset(
+    "new_zeros new_ones new_full new_empty new_tensor zeros_like ones_like full_like __get__ size "
+    "dim".split()
+)
+
+
+class _Watch(TorchFunctionMode):
+    """Notes the tensors that a function reads, and whether it reads its batch entry or head."""
+
+    def __init__(self, b: torch.Tensor, h: torch.Tensor) -> None:
+        super().__init__()
+        self.b, self.h = b, h
+        self.uses_b = self.uses_h = False
+        self.captured: dict[int, torch.Tensor] = {}
+        self._made: dict[int, torch.Tensor] = {}  # held, so that their ids stay theirs
+
+    def _note(self, value: Any, counts: bool) -> None:
+        if isinstance(value, torch.Tensor):
+            if value is self.b:
+                self.uses_b |= counts
+            elif value is self.h:
+                self.uses_h |= counts
+            elif id(
+                value
+            ) not in self._made and not torch._C._functorch.is_functorch_wrapped_tensor(value):
+                self.captured[id(value)] = value
+        elif isinstance(value, (tuple, list)):
+            for item in value:
+                self._note(item, counts)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        counts = getattr(func, "__name__", "") not in _VALUE_FREE
+        self._note(args, counts)
+        self._note(list(kwargs.values()), counts)
+        result = func(*args, **kwargs)
+        for made in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(made, torch.Tensor):
+                self._made[id(made)] = made
+        return result
+
+
+@dataclasses.dataclass
+class Evaluated:
+    """What was read while some rows were evaluated."""
+
+    visible: torch.Tensor  # bool [rows, KV_LEN]
+    uses_b: bool
+    uses_h: bool
+    captured: list[torch.Tensor]
+
+
+def evaluate_rows(
+    mask_mod: Any, b: int, h: int, rows: range, kv_len: int, device: Any
+) -> Evaluated:
+    """mask_mod at (b, h, rows, all keys), as torch's create_mask evaluates it."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    b_index = torch.tensor(b, device=device)
+    h_index = torch.tensor(h, device=device)
+    q = torch.arange(rows.start, rows.stop, device=device)
+    k = torch.arange(kv_len, device=device)
+    watch = _Watch(b_index, h_index)
+
+    def watched(*indices: Any) -> Any:
+        with watch:
+            return mask_mod(*indices)
+
+    over_keys = torch.vmap(watched, in_dims=(None, None, None, 0))
+    over_rows = torch.vmap(over_keys, in_dims=(None, None, 0, None))
+    with TransformGetItemToIndex(), torch.no_grad():
+        visible = over_rows(b_index, h_index, q, k)
+    if visible.dtype != torch.bool or visible.shape != (len(rows), kv_len):
+        raise TypeError(
+            f"the result is {visible.dtype} of shape {tuple(visible.shape[2:])} for one pair; "
+            "expected torch.bool of shape ()"
+        )
+    return Evaluated(visible, watch.uses_b, watch.uses_h, list(watch.captured.values()))
+
+
+def row_chunks(q_len: int, kv_len: int, multiple: int = 1) -> Iterator[range]:
+    """Ranges of rows of about _CHUNK_PAIRS pairs; all but the last a multiple of `multiple`."""
+    step = max(1, _CHUNK_PAIRS // max(kv_len, 1) // multiple) * multiple
+    for begin in range(0, q_len, step):
+        yield range(begin, min(begin + step, q_len))
+
+
+@dataclasses.dataclass
+class DenseMask:
+    """All pairs of a mask_mod, and what they depend on."""
+
+    visible: torch.Tensor  # bool [B or 1, H or 1, Q_LEN, KV_LEN] in host memory
+    captured: list[tuple[Any, ...]]  # (tensor, its state)
+
+    def is_current(self) -> bool:
+        return all(state_of(tensor) == state for tensor, state in self.captured)
+
+
+def evaluate(
+    mask_mod: Any, batch: int, heads: int, q_len: int, kv_len: int, device: Any
+) -> DenseMask:
+    """Evaluates mask_mod for all pairs; entries and heads that it does not look at once only.
+
+    Device memory: a few arrays of _CHUNK_PAIRS elements. Host memory: the result's.
+    """
+    captured: dict[int, torch.Tensor] = {}
+
+    def fill(b: Any, h: Any, target: Any) -> Any:
+        uses_b = uses_h = False
+        for rows in row_chunks(q_len, kv_len):
+            part = evaluate_rows(mask_mod, b, h, rows, kv_len, device)
+            target[rows.start : rows.stop] = part.visible.cpu()
+            captured.update((id(tensor), tensor) for tensor in part.captured)
+            uses_b |= part.uses_b
+            uses_h |= part.uses_h
+        return uses_b, uses_h
+
+    first = torch.empty(1, 1, q_len, kv_len, dtype=torch.bool)
+    uses_b, uses_h = fill(0, 0, first[0, 0])
+    extents = (batch if uses_b else 1, heads if uses_h else 1)
+    visible = first
+    if extents != (1, 1):
+        visible = torch.empty(*extents, q_len, kv_len, dtype=torch.bool)
+        visible[0, 0] = first[0, 0]
+        for b in range(extents[0]):
+            for h in range(extents[1]):
+                if (b, h) != (0, 0):
+                    fill(b, h, visible[b, h])
+    return DenseMask(visible, [(tensor, state_of(tensor)) for tensor in captured.values()])
+
+
+class _Same:
+    """Equal to itself only; holds what it stands for, so that no other object takes its place."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: Any) -> Any:
+        return isinstance(other, _Same) and self.held is other.held
+
+    def __hash__(self) -> Any:
+        return id(self.held)
+
+
+def closure_values(function: Any, depth: int = 6) -> tuple[Any, ...]:
+    """Equal as long as a function and what it closes over are the same objects or numbers."""
+    if isinstance(function, functools.partial):
+        parts = (*function.args, *function.keywords.values())
+        return (closure_values(function.func, depth - 1), *(_value(x, depth - 1) for x in parts))
+    code = getattr(function, "__code__", None)
+    if code is None or depth == 0:
+        return (_Same(function),)
+    cells = []
+    for cell in function.__closure__ or ():
+        try:
+            cells.append(_value(cell.cell_contents, depth - 1))
+        except ValueError:
+            cells.append(None)  # a name that has no value yet
+    used = (function.__globals__[n] for n in code.co_names if n in function.__globals__)
+    return (_Same(code), *cells, *(_value(x, depth - 1) for x in used))
+
+
+def _value(x: Any, depth: int) -> Any:
+    if isinstance(x, (bool, int, float, str, bytes, type(None))):
+        return type(x), x
+    if isinstance(x, (tuple, list)):
+        return tuple(_value(item, depth) for item in x)
+    if callable(x) and hasattr(x, "__code__"):
+        return closure_values(x, depth)
+    return _Same(x)
+
+
+def explain_failure(error: BaseException, why: str, function: Any) -> str:
+    """The message where neither the trace nor the evaluation works."""
+    return (
+        f"mask_mod {getattr(function, '__name__', function)!r} can neither be traced ({why}) nor "
+        f"be evaluated with torch.vmap ({reason(error)}; at {source_place(error, function)}). "
+        "Write it with tensor operations on its four arguments that give one boolean: comparisons, "
+        "arithmetic, &, |, ~, torch.where, and indexing of captured tensors"
+    )

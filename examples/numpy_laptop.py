@@ -1,6 +1,6 @@
 """Masked attention with NumPy alone, on any x86-64 machine, and what a sparse mask saves.
 
-    python examples/numpy_laptop.py [TOKENS]
+python examples/numpy_laptop.py [TOKENS]
 """
 
 import sys

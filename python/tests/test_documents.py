@@ -42,9 +42,3 @@ def test_examples(script, arguments, shown, tmp_path):
     assert shown in done.stdout
     if script == "custom_mask.py":
         assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_examples_are_all_listed():
-    listed = (ROOT / "docs/python.md").read_text()
-    for script in (ROOT / "examples").glob("*.py"):
-        assert f"(../examples/{script.name})" in listed, script.name

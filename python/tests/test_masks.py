@@ -50,6 +50,8 @@ def near(grid, kernel):
 
 PARENTS = [-1, 0, 0, 1, 1, 2, 2, 5, 5, 3, 3, 4]
 HEADS = [[[0], [0, 1], [2]]]
+DOCUMENTS = np.array([3, 3, 3, 1, 1, 1, 1, 3, 0, 0, 2, 2], np.int32)
+FLAGS = np.random.default_rng(7).random((2, 2, 12)) < 0.3
 
 RULES = {
     "all": (masks.all(), lambda b, h, q, k: True),
@@ -113,6 +115,14 @@ RULES = {
     "and": (masks.causal() & masks.window(2, 2), lambda b, h, q, k: q - 2 <= k <= q),
     "or": (masks.window(1, 0) | masks.prefix(2), lambda b, h, q, k: q - 1 <= k <= q or k < 2),
     "not": (~masks.causal(), lambda b, h, q, k: k > q),
+    "predicate": (
+        masks.predicate("(q - k <= 4) & (q % 3 != k % 2)"),
+        lambda b, h, q, k: q - k <= 4 and q % 3 != k % 2,
+    ),
+    "predicate with tables": (
+        masks.predicate("(doc[q] == doc[k]) | flag[b, h, k]", doc=DOCUMENTS, flag=FLAGS[:, ::-1]),
+        lambda b, h, q, k: DOCUMENTS[q] == DOCUMENTS[k] or FLAGS[b, 1 - h, k],
+    ),
     "bert_padding": (masks.bert_padding([5, 7]), lambda b, h, q, k: k < (5, 7)[b]),
     "sliding": (masks.sliding(2), lambda b, h, q, k: abs(q - k) <= 2),
     "longformer": (
@@ -259,6 +269,9 @@ def test_pictures():
         (lambda: masks.random_blocks(4), "count"),
         (lambda: masks.parse("causal & casual"), 'unknown mask "casual"; did you mean "causal"'),
         (lambda: masks.parse(3), "text: expected a string, got int"),
+        (lambda: masks.predicate("k <= "), r"\^"),
+        (lambda: masks.predicate("doc[q] == doc[k]"), "doc"),
+        (lambda: masks.predicate("w[q] > 0", w=np.ones(3)), "w"),
         (lambda: masks.parse('dense("mask.npy")'), "base_dir|folder|file"),
         (lambda: masks.causal().bind(4, alignment="left"), 'alignment: expected "top_left"'),
         (lambda: masks.dense(np.ones((3, 4), bool)).bind(4, 4), r"3.*4|4.*3"),

@@ -117,8 +117,8 @@ stof_status stof_mask_from_json(const char* json, stof_mask** mask);
  * host memory, any strides; copied as bits. */
 stof_status stof_mask_dense(const stof_tensor* visible, stof_mask** mask);
 /* Where a boolean expression in b, h, q, k and tables holds, such as "doc[q] == doc[k]"; see
- * docs/masks.md. names[i] is what the text calls tables[i]: bool, int32 or int64 in host memory, any
- * shape and strides; copied. Both may be null where there are no tables. */
+ * docs/masks.md. names[i] is what the text calls tables[i]: bool, int32 or int64 in host memory,
+ * any shape and strides; copied. Both may be null where there are no tables. */
 stof_status stof_mask_predicate(const char* text, int64_t num_tables, const char* const* names,
                                 const stof_tensor* const* tables, stof_mask** mask);
 stof_status stof_mask_and(const stof_mask* a, const stof_mask* b, stof_mask** mask);

@@ -43,6 +43,22 @@ TEST(ScoreModCandidates, AllHaveItInNaturalAndResidueOrder) {
   EXPECT_TRUE(residues);
 }
 
+TEST(ScoreModCandidates, IncludeTheHopperKernelWhateverElseTheScoresGet) {
+  for (const std::int64_t head_dim : {8, 64, 72, 128, 136, 192, 200, 256})
+    for (int options = 0; options < 16; ++options) {
+      AttentionProblem p = problem_with(4);
+      p.head_dim_qk = p.head_dim_v = head_dim;
+      p.softcap = options & 1 ? 20.0f : 0.0f;
+      p.alibi = options & 2;
+      if (options & 4) p.position_bias = {32, true, 128};
+      p.bias = options & 8 && !(options & 4);
+      // A bias and softcap leave wide heads to the other kernel, as they do without one.
+      AttentionProblem plain = p;
+      plain.score_mod.clear();
+      EXPECT_EQ(sm90_configs(p, true).empty(), sm90_configs(plain, true).empty()) << p.describe();
+    }
+}
+
 TEST(ScoreModCandidates, SayWhatCannotRun) {
   AttentionProblem p = problem_with(0);
   const auto reason_of = [&](const std::string& name, const mask::Mask& mask) {

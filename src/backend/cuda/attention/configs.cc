@@ -106,8 +106,10 @@ bool bias_fits(const Config& config) {
 /// leave some of those too few.
 bool score_mod_fits(const Config& config) {
   const bool others = config.softcap || config.alibi || config.bias || config.position_bias;
+  if (config.softcap && config.tile_kv >= 128) return false;
+  if (others && config.warpgroups == 3) return false;
   return config.tile_kv <= 128 && !config.query_in_registers &&
-         sm90_held_registers(config) + (others ? 60 : 52) <= config.consumer_registers;
+         sm90_held_registers(config) + (others ? 56 : 52) <= config.consumer_registers;
 }
 
 std::vector<Config> all_configs(const AttentionProblem& problem, bool shared_heads) {

@@ -51,7 +51,7 @@ def _modification(score_mod: Any) -> tuple[str, str, list[torch.Tensor]]:
         return "", "", []
     if isinstance(score_mod, str):
         return score_mod, "", []
-    return score_mod.text, ",".join(score_mod.tables.keys()), list(score_mod.tables.values())
+    return score_mod.text, ",".join(list(score_mod.tables)), list(score_mod.tables.values())
 
 
 def run(

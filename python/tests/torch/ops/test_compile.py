@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch._dynamo.testing
 
 import stof
 from comparing import DEVICE, DTYPE, assert_close, randn, reference

@@ -1,0 +1,15 @@
+"""stof in Hugging Face transformers: ``attn_implementation="stof"``.
+
+>>> import stof.transformers
+>>> stof.transformers.register()
+>>> model = AutoModel.from_pretrained(name, attn_implementation="stof").eval()
+
+Masks stay expressions: no array of [batch, heads, queries, keys] is made. docs/python.md says
+what is honoured and what is refused.
+"""
+
+from .host_mask import HostMask
+from .registration import register
+from .sparse import sparse_mask
+
+__all__ = ["HostMask", "register", "sparse_mask"]

@@ -1,0 +1,28 @@
+"""register(): "stof" in transformers' registries of attentions and mask functions."""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+from transformers import AttentionInterface, AttentionMaskInterface
+
+from . import attention_function, mask_function
+
+NAME = "stof"
+
+
+def register(*, plan_padding: bool = True, ignore: Iterable[str] = ()) -> None:
+    """Adds the attention implementation "stof", with its mask function, to transformers.
+
+    plan_padding: read each batch's padding mask and plan for it, so that padding costs nothing;
+    on a GPU reading waits for it once a forward pass. False hands the padding to the kernels as
+    a bias [batch, 1, 1, keys] instead, so that a forward pass can be captured in a CUDA graph.
+    ignore: names of arguments of an attention module that have no effect on its result; others that
+    stof does not know are refused.
+
+    Calling it again changes the options. Needs transformers 5 (AttentionMaskInterface).
+    """
+    mask_function.Settings.plan_padding = plan_padding
+    attention_function.HARMLESS.update(ignore)
+    AttentionInterface.register(NAME, attention_function.stof_attention)
+    AttentionMaskInterface.register(NAME, mask_function.stof_mask)

@@ -1,0 +1,74 @@
+"""The user's sparse mask: of a config, or of a `with` block."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from typing import Any, Iterator
+
+import torch
+
+from .. import masks
+from ..errors import InvalidArgument, Unsupported
+
+_in_block: contextvars.ContextVar[Any] = contextvars.ContextVar("stof_sparse_mask", default=None)
+# How many blocks are open in the process. torch.compile can guard on this, not on a context
+# variable.
+_num_open = 0
+_lock = threading.Lock()
+
+
+def _checked(mask: Any, what: str) -> Any:
+    """A Mask, or text."""
+    if isinstance(mask, (str, masks.Mask)):
+        return mask
+    raise InvalidArgument(
+        f"{what}: expected a stof.Mask, its text or None, got {type(mask).__name__}; a boolean "
+        "tensor goes through stof.masks.dense()"
+    )
+
+
+@contextlib.contextmanager
+def sparse_mask(mask: Any) -> Iterator[None]:
+    """Within the block, models with the "stof" attention see `mask` (a stof.Mask or its text) too.
+
+    It is joined by & with each model's own mask and with config.stof_mask: a causal model stays
+    causal, padding stays hidden. Positions count from the first token of the sequence, cached
+    ones and padding included. Cross-attention is left as it is. Blocks nest, and hold for the
+    current thread or task. A model under torch.compile cannot see the block and refuses: set
+    config.stof_mask there.
+
+    >>> with stof.transformers.sparse_mask("window(512, 512) | global(1, 1)"):
+    ...     model(**inputs)
+    """
+    global _num_open
+    chosen = masks.parse(mask) if isinstance(mask, str) else _checked(mask, "mask")
+    outer = _in_block.get()
+    token = _in_block.set(chosen if outer is None else outer & chosen)
+    with _lock:
+        _num_open += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _num_open -= 1
+        _in_block.reset(token)
+
+
+def of_config(config: Any) -> Any:
+    """The sparse mask that holds now for a model with this config: a Mask, text, or None."""
+    own = getattr(config, "stof_mask", None)
+    if own is not None:
+        own = _checked(own, "config.stof_mask")
+    if torch.compiler.is_compiling():
+        if _num_open:
+            raise Unsupported(
+                "sparse_mask: expected no open block while torch.compile traces the model, since "
+                "compiled code cannot tell whose block it is; set model.config.stof_mask instead"
+            )
+        return own
+    block = _in_block.get()
+    if block is None or own is None:
+        return own if block is None else block
+    return block & (masks.parse(own) if isinstance(own, str) else own)

@@ -1,0 +1,105 @@
+"""What stof cannot honour is an error that names it."""
+
+import pytest
+import torch
+
+import stof
+import stof.transformers
+from comparing import DEVICE
+from models import MODEL_DTYPE, inputs, make, model
+from stof.transformers import attention_function
+from stof.transformers.attention_function import stof_attention
+from stof.transformers.host_mask import HostMask
+
+
+class Module(torch.nn.Module):
+    is_causal = False
+
+
+def call(**arguments):
+    q = torch.zeros(1, 2, 4, 16, device=DEVICE, dtype=MODEL_DTYPE)
+    return stof_attention(Module(), q, q, q, **{"attention_mask": None, **arguments})
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(dropout=0.1), "dropout: expected 0, got 0.1"),
+        (dict(output_attentions=True), "output_attentions: expected False"),
+        (dict(head_mask=torch.ones(2)), "head_mask: expected None"),
+        (dict(layer_head_mask=torch.ones(2)), "layer_head_mask: expected None"),
+        (dict(cu_seq_lens_q=torch.tensor([0, 4])), "cu_seq_lens_q: expected None.*position_ids"),
+        (dict(indices=torch.zeros(1, 4, 2)), "indices: expected None"),
+        (dict(block_indices=torch.zeros(1)), "block_indices: expected None"),
+        (
+            dict(something_new=3),
+            r"something_new: expected None.*register\(ignore=\['something_new'\]",
+        ),
+        (dict(sliding_window=3), "attention_mask: expected one with sliding_window=3"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_arguments(arguments, message):
+    with pytest.raises(stof.Unsupported, match=message):
+        call(**arguments)
+
+
+def test_arguments_without_a_value_are_none():
+    call(head_mask=None, output_attentions=False, something_new=None, position_ids=torch.arange(4))
+
+
+def test_arguments_may_be_declared_harmless():
+    try:
+        stof.transformers.register(ignore=["something_new"])
+        call(something_new=3)
+    finally:
+        attention_function.HARMLESS.discard("something_new")
+    with pytest.raises(stof.Unsupported):
+        call(something_new=3)
+
+
+def test_causal_lengths_without_a_mask():
+    q, k = (torch.zeros(1, 2, n, 16, device=DEVICE, dtype=MODEL_DTYPE) for n in (3, 7))
+    with pytest.raises(stof.InvalidArgument, match="expected one for 3 queries and 7 keys"):
+        stof_attention(Module(), q, k, k, None, is_causal=True)
+
+
+def test_a_mask_of_another_cache():
+    with pytest.raises(
+        stof.InvalidArgument, match="expected one for 4 queries and 4 keys, got one for 4"
+    ):
+        call(attention_mask=HostMask((1, 1, 4, 9)))
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "t5"])
+def test_attention_weights(name):
+    with torch.no_grad(), pytest.raises(stof.Unsupported, match="attn_implementation='eager'"):
+        model(name, "stof", MODEL_DTYPE)(**inputs(name), output_attentions=True)
+
+
+def test_training_dropout():
+    bert = make("bert", "stof", MODEL_DTYPE, attention_probs_dropout_prob=0.1).train()
+    with torch.no_grad(), pytest.raises(stof.Unsupported, match="dropout: expected 0, got 0.1"):
+        bert(**inputs("bert"))
+
+
+def test_host_masks_cannot_be_sliced():
+    with pytest.raises(TypeError, match="cannot be sliced"):
+        HostMask((1, 1, 4, 4))[:, :, :2]
+
+
+def test_padding_as_a_bias_gives_the_same():
+    from models import padding
+
+    arguments = dict(**inputs("llama"), attention_mask=padding("left"))
+    with torch.no_grad():
+        planned = model("llama", "stof", MODEL_DTYPE)(**arguments)[0]
+        try:
+            stof.transformers.register(plan_padding=False)
+            biased = model("llama", "stof", MODEL_DTYPE)(**arguments)[0]
+        finally:
+            stof.transformers.register()
+    keep = padding("left").bool()
+    torch.testing.assert_close(
+        planned[keep], biased[keep], rtol=0, atol=2e-2 if DEVICE == "cuda" else 1e-4
+    )

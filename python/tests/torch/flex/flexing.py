@@ -42,7 +42,7 @@ def torch_flex_attention(query, key, value, score_mod=None, mask_mod=None, **opt
     shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     block_mask = None
     if mask_mod is not None:
-        block_mask = torch_flex.create_block_mask(mask_mod, *shape, DEVICE)
+        block_mask = torch_flex.create_block_mask(mask_mod, *shape, query.device)
     query, key, value = (x.float() for x in (query, key, value))
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

@@ -205,7 +205,7 @@ class _Torch(Framework):
 
     @staticmethod
     def signature(array: Any) -> Signature:
-        return (array.shape, array.stride(), array.dtype, array.device)
+        return (array.shape, array.stride(), array.dtype, array.device, array.is_neg())
 
     @staticmethod
     def pointer(array: Any) -> int:
@@ -225,7 +225,11 @@ class _Torch(Framework):
         """True where there is no memory to read, or where somebody records operators: fake and meta
         tensors, modes and subclasses (torch_compiles() tells of torch.compile). They see the custom
         operators of stof.torch_ops."""
-        plain = self._plain
+        plain, tensor = self._plain, self._tensor
+        if type(k) not in plain and not isinstance(k, tensor):
+            return False  # no tensor at all, which the checks of a call refuse
+        if type(v) not in plain and not isinstance(v, tensor):
+            return False
         return (
             q.is_meta
             or type(q) not in plain
@@ -235,8 +239,10 @@ class _Torch(Framework):
         )
 
     def check_no_grad(self, q: Any, k: Any, v: Any) -> None:
-        if (q.requires_grad or k.requires_grad or v.requires_grad) and self._is_grad_enabled():
-            names = [n for n, t in zip("qkv", (q, k, v)) if t.requires_grad]
+        if not self._is_grad_enabled():
+            return
+        names = [n for n, t in zip("qkv", (q, k, v)) if getattr(t, "requires_grad", False)]
+        if names:
             raise Unsupported(
                 f"{', '.join(names)}: expected tensors without gradients because stof has no "
                 "backward pass, got requires_grad=True while gradients are enabled; call it under "
@@ -254,6 +260,11 @@ class _Torch(Framework):
             raise InvalidArgument(
                 f"{argument}: expected a dense (strided) tensor, got layout {array.layout}; pass "
                 f"{argument}.to_dense()"
+            )
+        if array.is_neg():
+            raise InvalidArgument(
+                f"{argument}: expected a tensor whose memory holds its values, got a negated view; pass "
+                f"{argument}.resolve_neg()"
             )
         device = array.device
         if device.type not in ("cpu", "cuda"):

@@ -16,9 +16,8 @@ import torch
 from .. import identity, masks
 from ..errors import InvalidArgument, Unsupported
 
-# Entries are small next to their plans, which stof.attention keeps no more of. A decoding step uses
-# one a kind of layer.
-_CAPACITY = 1024
+# As many as stof.attention keeps plans. A step of decoding uses a few for each kind of layer.
+_CAPACITY = 256
 
 
 class _Recent:

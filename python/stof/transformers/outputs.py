@@ -23,8 +23,11 @@ def refuse() -> NoReturn:
 
 def refuse_if_captured() -> None:
     """Where the model collects its layers' weights without telling the attention function."""
-    if _active_collector is None or torch.compiler.is_compiling():
+    if _active_collector is None:
         return
-    wanted = _active_collector.get()
-    if wanted and any(name.endswith("attentions") for name in wanted):
+    if torch.compiler.is_compiling():  # which cannot trace get()
+        wanted = _active_collector.global_var
+    else:
+        wanted = _active_collector.get()
+    if wanted and any([name.endswith("attentions") for name in wanted]):
         refuse()

@@ -77,6 +77,14 @@ def test_attention_weights(name):
         model(name, "stof", MODEL_DTYPE)(**inputs(name), output_attentions=True)
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_attention_weights_of_compiled_models(name):
+    torch._dynamo.reset()
+    run = torch.compile(model(name, "stof", MODEL_DTYPE), fullgraph=True, backend="eager")
+    with torch.no_grad(), pytest.raises(Exception, match="output_attentions: expected False"):
+        run(**inputs(name), output_attentions=True)
+
+
 def test_training_dropout():
     bert = make("bert", "stof", MODEL_DTYPE, attention_probs_dropout_prob=0.1).train()
     with torch.no_grad(), pytest.raises(stof.Unsupported, match="dropout: expected 0, got 0.1"):

@@ -96,6 +96,9 @@ def _dtype_error(argument: str, got: object) -> InvalidArgument:
     )
 
 
+_BYTE_OF = ctypes.c_char.from_buffer
+
+
 class _NumPy(Framework):
     name = "NumPy"
 
@@ -116,6 +119,11 @@ class _NumPy(Framework):
 
     @staticmethod
     def pointer(array: Any) -> int:
+        if array.flags.carray:  # contiguous and writable: four times as quick as the interface below
+            try:
+                return ctypes.addressof(_BYTE_OF(array))
+            except (TypeError, ValueError, BufferError):
+                pass  # no elements, or of a type that Python's buffers do not know
         return int(array.__array_interface__["data"][0])
 
     def dtype_code(self, dtype: Any, argument: str) -> int:

@@ -1,6 +1,6 @@
 """FlexAttention's functions from stof: the import changes, the code stays.
 
-Needs torch 2.5 or newer. Runs on the GPU if there is one, else on the CPU.
+Needs torch 2.6 or newer. Runs on the GPU if there is one, else on the CPU.
 """
 
 import torch

@@ -8,13 +8,22 @@ all pairs is made. docs/python.md says what can be traced.
 
 from typing import Any
 
-from torch.nn.attention.flex_attention import (
-    BlockMask,
-    and_masks,
-    create_mask,
-    noop_mask,
-    or_masks,
-)
+import torch
+
+try:
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex as _
+    from torch.nn.attention.flex_attention import (
+        BlockMask,
+        and_masks,
+        create_mask,
+        noop_mask,
+        or_masks,
+    )
+except ImportError:
+    raise ImportError(
+        f"stof.compat.flex: expected torch 2.6 or newer, got {torch.__version__}; make masks by "
+        "stof.masks for older ones"
+    ) from None
 
 from .attention import flex_attention, to_stof_mask
 from .block_mask import create_block_mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -230,12 +231,22 @@ def logical_not(trace: Trace, x: Any) -> Symbol:
 # --- comparisons -----------------------------------------------------------------------------
 
 _SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 
 
 def compare(trace: Trace, a: Any, sign: Any, b: Any) -> Symbol:
     a, b = trace.operands(a, b)
     if a.value is not None and b.value is None:
         a, sign, b = b, _SWAPPED[sign], a
+    if a.value is not None and b.value is not None:
+        return trace.constant(_COMPARISONS[sign](a.value, b.value))
     if "float" in (a.kind, b.kind) and a.kind != b.kind:
         if b.kind == "float" and b.value is not None and a.kind == "int" and a.value is None:
             return compare_with_fraction(trace, a, sign, b.value)

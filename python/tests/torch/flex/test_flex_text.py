@@ -49,6 +49,7 @@ MASK_TEXTS = [
     (lambda b, h, q, kv: (q - kv).abs().le(2), "abs(q - k) <= 2"),
     (lambda b, h, q, kv: q**2 > kv, "q ** 2 > k"),
     (lambda b, h, q, kv: torch.tensor(True), "True"),
+    (lambda b, h, q, kv: (q > kv) & (torch.tensor(3) < 2.5), "False"),
     (lambda b, h, q, kv: torch.full((), 5, dtype=torch.int64) < kv, "k > 5"),
     (lambda b, h, q, kv: torch.ones((), dtype=torch.bool) & (q > kv), "q > k"),
     (lambda b, h, q, kv: torch.zeros([], dtype=torch.int64) + 1 > kv, "0 + 1 > k"),

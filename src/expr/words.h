@@ -29,8 +29,8 @@ std::vector<std::string_view> words();
 /// A binary operator: how tightly it binds, and its sign. Higher binds tighter.
 struct Sign {
   std::string_view text;
-  Op op;
   int precedence;
+  Op op;
   bool swapped;  ///< > and >=: the operands change places
 };
 

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 import torch
 from torch.overrides import TorchFunctionMode
-from transformers.masking_utils import bidirectional_mask_function
+from transformers.masking_utils import bidirectional_mask_function, causal_mask_function
 
 from ..compat.flex.failures import CannotTrace, reason, source_place
 from ..compat.flex.tables import Memo
@@ -19,10 +19,20 @@ from ..compat.flex.tracing import trace_mask
 from ..errors import Unsupported
 
 
+def _known(function: Callable) -> str | None:
+    """What needs no tracing: most masks of most models."""
+    if function is causal_mask_function:
+        return "k <= q"
+    if function is bidirectional_mask_function:
+        return "True"  # q >= 0, which all positions are
+    return None
+
+
 def traced(function: Callable) -> tuple[str, dict[str, torch.Tensor]]:
     """The expression of mask_function(b, h, q, k), and the tensors it reads by name."""
-    if function is bidirectional_mask_function:  # q >= 0, which all positions are
-        return "True", {}
+    known = _known(function)
+    if known is not None:
+        return known, {}
 
     def at_head_0(b: Any, h: Any, q: Any, k: Any) -> Any:
         return function(b, 0, q, k)  # transformers asks for all heads at once, as head 0
@@ -157,8 +167,9 @@ class _Indexing(TorchFunctionMode):
 
 def traced_in_graph(function: Callable) -> tuple[str, list[torch.Tensor]]:
     """The same while torch.compile traces; table i is called "table" + str(i)."""
-    if function is bidirectional_mask_function:
-        return "True", []
+    known = _known(function)
+    if known is not None:
+        return known, []
     tables = _Tables()
     b, q, k = Term(tables, "b"), Term(tables, "q"), Term(tables, "k")
     with _Indexing(tables):

@@ -98,9 +98,11 @@ struct Lanes {
   Program::Scratch& scratch;
 
   I* ints(std::int32_t node) const {
-    return scratch.lanes.data() + slot[static_cast<std::size_t>(node)] * Program::kLanes;
+    return scratch.ints.data() + slot[static_cast<std::size_t>(node)] * Program::kLanes;
   }
-  float* floats(std::int32_t node) const { return reinterpret_cast<float*>(ints(node)); }
+  float* floats(std::int32_t node) const {
+    return scratch.reals.data() + slot[static_cast<std::size_t>(node)] * Program::kLanes;
+  }
   std::uint64_t& mask(std::int32_t node) const {
     return scratch.masks[static_cast<std::size_t>(node)];
   }
@@ -275,8 +277,10 @@ void Program::set_row(Scratch& scratch, std::span<const TensorView> tables, std:
   scratch.tables = tables;
   scratch.uniform.resize(std::max(scratch.uniform.size(), nodes.size()));
   scratch.masks.resize(std::max(scratch.masks.size(), nodes.size()));
-  scratch.lanes.resize(
-      std::max(scratch.lanes.size(), static_cast<std::size_t>(num_slots_ * kLanes)));
+  const std::size_t size =
+      std::max(scratch.ints.size(), static_cast<std::size_t>(num_slots_ * kLanes));
+  scratch.ints.resize(size);
+  scratch.reals.resize(size);
   const Lanes lanes{slot_, scratch};
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (varying_[i]) continue;

@@ -21,7 +21,8 @@ class Program {
   /// Memory that evaluation works in; one may serve several programs, one after the other.
   struct Scratch {
     std::vector<Value> uniform;        ///< [nodes] values of the row
-    std::vector<std::int64_t> lanes;   ///< [slots, 64]; floats stand in the halves of it
+    std::vector<std::int64_t> ints;    ///< [slots, 64]
+    std::vector<float> reals;          ///< likewise
     std::vector<std::uint64_t> masks;  ///< [nodes] booleans of 64 keys
     std::span<const TensorView> tables;
   };

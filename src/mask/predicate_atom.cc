@@ -78,7 +78,8 @@ class Recogniser {
   /// lo <= k - q <= hi; an end past all positions is none.
   static std::optional<Mask> band(I lo, I hi) {
     if (lo > hi) return none();
-    const bool below = lo<-kMaxPosition, above = hi> kMaxPosition;
+    const bool below = lo < -kMaxPosition;
+    const bool above = hi > kMaxPosition;
     if ((!below && !is_position(lo)) || (!above && !is_position(hi))) return std::nullopt;
     if (below && above) return all();
     if (below) return causal(hi);

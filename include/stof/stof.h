@@ -107,7 +107,7 @@ typedef struct stof_score_shape {
   int64_t seq_kv;
 } stof_score_shape;
 
-/* "causal & window(256,0) | global(cols=64)": every primitive, operator and preset of
+/* "causal & (window(256,0) | global(cols=64))": every primitive, operator and preset of
  * docs/masks.md. The files it names are read relative to base_dir; null or "" refuses them, for
  * text from strangers. */
 stof_status stof_mask_parse(const char* text, const char* base_dir, stof_mask** mask);

@@ -1,6 +1,6 @@
 """Masks: which keys each query sees, as expressions.
 
-``masks.causal() & masks.window(256, 0) | masks.global_(cols=64)`` never becomes an array of S²
+``masks.causal() & (masks.window(256, 0) | masks.global_(cols=64))`` never becomes an array of S²
 elements. docs/masks.md defines every primitive; ``masks.parse(text)`` reads the same from text.
 """
 
@@ -21,7 +21,7 @@ from .mask import Mask, from_json, made
 
 
 def parse(text: str, base_dir: str | None = None) -> Mask:
-    """A mask of docs/masks.md's text, such as "causal & window(256,0) | global(cols=64)".
+    """A mask of docs/masks.md's text, such as "causal & (window(256,0) | global(cols=64))".
 
     Files that it names are read relative to base_dir; None refuses them, for text from strangers.
     Raises InvalidArgument with a caret under the offending column.
@@ -188,7 +188,9 @@ def summary(stride: int, count: int) -> Mask:
 
 
 def document(lengths: Iterable[int]) -> Mask:
-    """Packed documents of these lengths, one after the other: q and k in the same one."""
+    """Packed documents of these lengths, one after the other: q and k in the same one. Tokens past
+    their sum see nothing. For a document's number per token use
+    ``predicate("doc[q] == doc[k]", doc=ids)``."""
     return _node("document", lengths=_integers(lengths, "lengths"))
 
 

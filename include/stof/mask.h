@@ -229,8 +229,8 @@ Mask streaming(std::int64_t num_sinks = 4, std::int64_t w = 1024);
 
 // --- text and JSON ----------------------------------------------------------------------------
 
-/// Parses "causal & (window(256,0) | global(cols=64))". ~ binds tightest, then &, then |. A name may
-/// be a primitive, an operator or a preset. Throws InvalidArgument whose message shows the text
+/// Parses "causal & (window(256,0) | global(cols=64))". ~ binds tightest, then &, then |. A name
+/// may be a primitive, an operator or a preset. Throws InvalidArgument whose message shows the text
 /// with a caret under the offending column; NotFound, Io or Corrupt, with the same caret, for a
 /// file it names. `dense("file.npy")` and `blocks("file.json")` read files relative to `base_dir`;
 /// an empty base_dir refuses them, for text from strangers.

@@ -219,10 +219,14 @@ class _Torch(Framework):
     def pointer(array: Any) -> int:
         return int(array.data_ptr())
 
+    def has_gpu(self) -> bool:
+        """Whether torch finds one: without, its calls raise errors of its own."""
+        return bool(self._torch.cuda.is_available())
+
     def scope(self, ordinal: int) -> Any:
         """Makes a GPU torch's current device, and the one before it again on leaving. Without a GPU
         nothing, so that the library says what is missing."""
-        if not self._torch.cuda.is_available():
+        if not self.has_gpu():
             return nullcontext()
         return self._torch.cuda.device(ordinal)
 

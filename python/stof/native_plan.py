@@ -65,7 +65,7 @@ def build(
     """Plans. A View is a boolean array on `device`, read on `stream`."""
     target = structs.Target()
     torch = torch_framework()
-    if device != CPU and torch is not None and torch.is_capturing():
+    if device != CPU and torch is not None and torch.has_gpu() and torch.is_capturing():
         raise InvalidArgument(
             "plan: expected one that was made before the capture of a CUDA graph, since planning "
             "allocates, compiles and waits; make the same call, or the plan, once before capturing"

@@ -145,6 +145,8 @@ else:
             stof.BlockListPlan(batch=1, seq_q=SEQ, **PROBLEM)
         with pytest.raises(stof.NotFound, match="driver"):
             stof.DecodePlan(batch=1, max_seq_kv=SEQ, **PROBLEM)
+        with pytest.raises(stof.NotFound, match="driver"):
+            stof.plan("causal", batch=1, seq_q=SEQ, device="cuda", **PROBLEM)
 
 
 def test_the_cpu_is_refused():

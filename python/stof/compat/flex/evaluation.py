@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,9 +27,9 @@ _VALUE_FREE = frozenset(
 class _Watch(TorchFunctionMode):
     """Notes the tensors that a function reads, and whether it reads its batch entry or head."""
 
-    def __init__(self, b: torch.Tensor, h: torch.Tensor) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.b, self.h = b, h
+        self.b = self.h = None  # as the function sees them
         self.uses_b = self.uses_h = False
         self.captured: dict[int, torch.Tensor] = {}
         self._made: dict[int, torch.Tensor] = {}  # held, so that their ids stay theirs
@@ -75,20 +76,23 @@ def evaluate_rows(
     """mask_mod at (b, h, rows, all keys), as torch's create_mask evaluates it."""
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
-    b_index = torch.tensor(b, device=device)
-    h_index = torch.tensor(h, device=device)
+    b_index = torch.tensor([b], device=device)
+    h_index = torch.tensor([h], device=device)
     q = torch.arange(rows.start, rows.stop, device=device)
     k = torch.arange(kv_len, device=device)
-    watch = _Watch(b_index, h_index)
+    watch = _Watch()
 
     def watched(*indices: Any) -> Any:
+        watch.b, watch.h = indices[:2]
         with watch:
             return mask_mod(*indices)
 
-    over_keys = torch.vmap(watched, in_dims=(None, None, None, 0))
-    over_rows = torch.vmap(over_keys, in_dims=(None, None, 0, None))
+    # Batch entry and head are mapped too, so that no branch can look at one of them alone.
+    mapped = watched
+    for place in (3, 2, 1, 0):
+        mapped = torch.vmap(mapped, in_dims=tuple(0 if i == place else None for i in range(4)))
     with TransformGetItemToIndex(), torch.no_grad():
-        visible = over_rows(b_index, h_index, q, k)
+        visible = mapped(b_index, h_index, q, k)[0, 0]
     if visible.dtype != torch.bool or visible.shape != (len(rows), kv_len):
         raise TypeError(
             f"the result is {visible.dtype} of shape {tuple(visible.shape[2:])} for one pair; "
@@ -163,22 +167,37 @@ class _Same:
         return id(self.held)
 
 
+#: What changes in ways that are seen elsewhere (tensors), or not at all.
+_STEADY = (
+    torch.Tensor,
+    torch.dtype,
+    torch.device,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    type,
+)
+
+
 def closure_values(function: Any, depth: int = 6) -> tuple[Any, ...]:
-    """Equal as long as a function and what it closes over are the same objects or numbers."""
+    """Equal as long as a function and what it closes over are the same objects or numbers. What
+    cannot be looked into, such as an object's attributes, is equal to nothing: evaluated anew."""
     if isinstance(function, functools.partial):
         parts = (*function.args, *function.keywords.values())
         return (closure_values(function.func, depth - 1), *(_value(x, depth - 1) for x in parts))
     code = getattr(function, "__code__", None)
-    if code is None or depth == 0:
+    if isinstance(function, _STEADY):
         return (_Same(function),)
+    if code is None or depth == 0 or hasattr(function, "__self__"):
+        return (_Same(object()),)
     cells = []
     for cell in function.__closure__ or ():
         try:
             cells.append(_value(cell.cell_contents, depth - 1))
         except ValueError:
             cells.append(None)  # a name that has no value yet
-    used = (function.__globals__[n] for n in code.co_names if n in function.__globals__)
-    return (_Same(code), *cells, *(_value(x, depth - 1) for x in used))
+    used = [function.__globals__[n] for n in code.co_names if n in function.__globals__]
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    return (_Same(code), *cells, *(_value(x, depth - 1) for x in (*used, *defaults)))
 
 
 def _value(x: Any, depth: int) -> Any:
@@ -186,9 +205,9 @@ def _value(x: Any, depth: int) -> Any:
         return type(x), x
     if isinstance(x, (tuple, list)):
         return tuple(_value(item, depth) for item in x)
-    if callable(x) and hasattr(x, "__code__"):
-        return closure_values(x, depth)
-    return _Same(x)
+    if isinstance(x, _STEADY):
+        return _Same(x)
+    return closure_values(x, depth)
 
 
 def explain_failure(error: BaseException, why: str, function: Any) -> str:

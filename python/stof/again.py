@@ -82,7 +82,9 @@ class Again:
         elif self._strides != (q.stride(), k.stride(), v.stride()):
             return False
         torch = self._torch
-        if torch._num_modes() > 0 or q.is_neg() or k.is_neg() or v.is_neg():
+        if torch._num_modes() > 0 or torch._jit_state() is not None:
+            return False
+        if q.is_neg() or k.is_neg() or v.is_neg():
             return False
         if torch._is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
             return False

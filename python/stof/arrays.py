@@ -162,6 +162,8 @@ class _NumPy(Framework):
                 f"{array.strides} bytes; pass numpy.ascontiguousarray({argument})"
             )
         strides = tuple(stride // size for stride in array.strides)
+        if 0 in array.shape:  # NumPy gives them strides of 0; nothing is read
+            strides = (1,) * len(strides)
         return View(self.pointer(array), code, array.shape, strides, CPU)
 
     def empty(self, shape: tuple[int, ...], dtype: int, like: Any) -> Any:
@@ -190,6 +192,8 @@ class _Torch(Framework):
             torch._C, "_is_any_autocast_enabled", lambda: True
         )
         self._num_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+        #: torch.jit.trace's, else None.
+        self._jit_state = getattr(torch._C, "_get_tracing_state", lambda: None)
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         #: The current stream of a GPU, as a number.
         self.current_stream: Callable[[int], int] = raw or (
@@ -248,6 +252,7 @@ class _Torch(Framework):
             or type(k) not in plain
             or type(v) not in plain
             or self._num_modes() > 0
+            or self._jit_state() is not None
         )
 
     def check_no_grad(self, q: Any, k: Any, v: Any) -> None:

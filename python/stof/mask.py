@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from . import identity
-from ._native import bytes_of, check, json_of, library, structs, text_of
+from ._native import bytes_of, check, encoded, json_of, library, structs, text_of
 from .arrays import adopt, native_tensor
 from .errors import InvalidArgument
 
@@ -318,4 +318,6 @@ def _score_shape(
 
 def from_json(text: str) -> Mask:
     """Inverse of Mask.to_json(). Raises Corrupt, or InvalidArgument naming the field's path."""
-    return made(library().stof_mask_from_json, text.encode())
+    if not isinstance(text, str):
+        raise InvalidArgument(f"text: expected JSON, got {type(text).__name__}")
+    return made(library().stof_mask_from_json, encoded(text, "text"))

@@ -11,7 +11,7 @@ import json
 import operator
 from typing import Any, Iterable, Sequence
 
-from ._native import library, structs
+from ._native import encoded, library, structs
 from .arrays import CPU, adopt, native_tensor
 from .errors import InvalidArgument
 from .mask import Mask, from_json, made
@@ -28,8 +28,8 @@ def parse(text: str, base_dir: str | None = None) -> Mask:
     """
     if not isinstance(text, str):
         raise InvalidArgument(f"text: expected a string, got {type(text).__name__}")
-    folder = None if base_dir is None else str(base_dir).encode()
-    return made(library().stof_mask_parse, text.encode(), folder)
+    folder = None if base_dir is None else encoded(str(base_dir), "base_dir")
+    return made(library().stof_mask_parse, encoded(text, "text"), folder)
 
 
 def dense(visible: Any) -> Mask:
@@ -71,9 +71,9 @@ def predicate(text: str, /, **tables: Any) -> Mask:
             )
         views.append(native_tensor(view))
     count = len(tables)
-    names = (ctypes.c_char_p * count)(*(name.encode() for name in tables))
+    names = (ctypes.c_char_p * count)(*(encoded(name, "tables") for name in tables))
     given = (ctypes.POINTER(structs.Tensor) * count)(*map(ctypes.pointer, views))
-    return made(library().stof_mask_predicate, text.encode(), count, names, given)
+    return made(library().stof_mask_predicate, encoded(text, "text"), count, names, given)
 
 
 # --- primitives -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import operator
 from dataclasses import dataclass
 from typing import Any
 
-from ._native import structs
+from ._native import encoded, structs
 from .arrays import dtype_code, int64_array
 from .errors import InvalidArgument
 from .score import Declaration, ScoreMod
@@ -239,14 +239,14 @@ class Problem:
             given.position_bidirectional = self.position_bias.bidirectional
         if self.score_mod is not None:
             text, tables = self.score_mod
-            given.score_mod = text.encode()
+            given.score_mod = encoded(text, "score_mod")
             if tables:  # else the pointer must be null
                 given.num_score_tables = len(tables)
                 given.score_tables = (structs.ScoreTable * len(tables))(
                     *(
                         structs.ScoreTable(
                             dtype=dtype,
-                            name=name.encode(),
+                            name=encoded(name, "score_mod"),
                             rank=len(shape),
                             shape=int64_array(shape),
                         )

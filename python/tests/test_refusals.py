@@ -6,7 +6,7 @@ import numpy as np
 import oracle
 import pytest
 import stof
-from stof import errors
+from stof import errors, masks
 
 Q, K, V = oracle.arrays(1, 2, 4, 6, 5, 8)
 
@@ -116,3 +116,29 @@ def test_statuses_of_the_library():
         stof.masks.from_json("{")
     with pytest.raises(stof.NotFound, match="nowhere.npy"):
         stof.masks.parse('dense("nowhere.npy")', base_dir=".")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        masks.parse,
+        masks.from_json,
+        masks.predicate,
+        lambda text: stof.plan(
+            "causal", batch=1, num_heads=1, seq_q=4, head_dim=8, dtype="float32", score_mod=text
+        ),
+    ],
+)
+@pytest.mark.parametrize("text", ["causal\0 & window(1, 0)", "caus\ud800al"])
+def test_text_that_c_would_cut_off_or_cannot_hold_is_refused(read, text):
+    with pytest.raises(stof.InvalidArgument, match="expected text"):
+        read(text)
+
+
+def test_arrays_without_elements_give_what_empty_rows_give():
+    some, none = np.ones((1, 1, 4, 4), np.float32), np.zeros((1, 1, 0, 4), np.float32)
+    out, lse = stof.attention(some, none, none, return_lse=True)
+    assert np.array_equal(out, np.zeros_like(some)) and np.all(np.isneginf(lse))
+    assert stof.attention(none, some, some).shape == none.shape
+    rows = np.zeros((0, 1, 4), np.float32)
+    assert stof.varlen_attention(rows, rows, rows, [0, 0]).shape == rows.shape

@@ -6,7 +6,7 @@ import ctypes
 import json
 from typing import Any, Callable
 
-from ..errors import BY_STATUS, InternalError
+from ..errors import BY_STATUS, InternalError, InvalidArgument
 from .library import library
 
 
@@ -15,6 +15,16 @@ def check(status: int) -> None:
     if status:
         message = library().stof_last_error().decode("utf-8", "replace")
         raise BY_STATUS.get(status, InternalError)(message)
+
+
+def encoded(text: str, name: str) -> bytes:
+    """As C takes it. Raises InvalidArgument for what C would cut off or cannot hold."""
+    if "\0" in text:
+        raise InvalidArgument(f"{name}: expected text without NUL characters, got {text!r}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{name}: expected text that UTF-8 can write, got {error}") from None
 
 
 def text_of(function: Callable[..., int], *arguments: Any) -> str:

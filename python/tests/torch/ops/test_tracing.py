@@ -164,3 +164,12 @@ def test_threads_under_compile():
     for thread in threads:
         thread.join()
     assert not failures, failures
+
+
+def test_jit_trace_records_the_operator():
+    q, k, v = (randn(1, 2, 9, 8, seed=s) for s in range(3))
+    traced = torch.jit.trace(
+        lambda q, k, v: stof.attention(q, k, v, "causal"), (q, k, v), check_trace=False
+    )
+    other = randn(1, 2, 9, 8, seed=9)
+    assert torch.equal(traced(other, k, v), stof.attention(other, k, v, "causal"))

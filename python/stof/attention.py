@@ -8,7 +8,7 @@ from .arrays import Framework, adopt, framework_of, hand_back, torch_compiles
 from .cache import plans, recent
 from .mask import Mask
 from .planning import Plan, plan as make_plan
-from .problem import PositionBias
+from .problem import PositionBias, scale_and_softcap
 from .requests import check_given, check_heads, everything, position_key, position_table
 from .score import ScoreMod
 
@@ -59,6 +59,10 @@ def attention(
     >>> out = stof.attention(q, k, v, stof.masks.causal() & stof.masks.window(256, 0))
     """
     compiles = torch_compiles()
+    # Numbers, before they are compared: a tensor's value may change in place.
+    if (scale is not None and type(scale) is not float) or type(softcap) is not float:
+        if not compiles:
+            scale, softcap = scale_and_softcap(scale, softcap)
     options = (scale, enable_gqa, alignment, softcap, return_lse)
     bare = alibi is bias is sink is position_bias is score_mod is None
     if bare and plan is None and not compiles:
@@ -134,7 +138,8 @@ def attention(
         if bare:
             recent.keep(mask, options, plan)
     else:
-        if mask is not None or score_mod is not None or options != _DEFAULTS:
+        changed = score_mod is not None or position_bias is not None or options != _DEFAULTS
+        if changed or mask is not None:
             check_given(
                 plan,
                 mask,
@@ -144,6 +149,7 @@ def attention(
                     softcap=softcap,
                     return_lse=return_lse,
                     score_mod=modified,
+                    position_bias=position_bias,
                 ),
             )
         if not enable_gqa and plan.problem.num_heads != plan.problem.num_heads_kv:

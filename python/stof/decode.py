@@ -11,7 +11,7 @@ from .gpu_operands import Handle, current_stream, framework_for, gpu_of, pointer
 from .mask import Mask
 from .native_plan import device_scope
 from .planning import mask_of
-from .problem import Problem
+from .problem import Problem, extent, flag, whole
 
 
 class DecodePlan:
@@ -73,8 +73,10 @@ class DecodePlan:
         )
         if len(window) != 2:
             raise InvalidArgument(f"window: expected (left, right), got {window!r}")
-        left, right = window
-        self._lengths, self._page_size = lengths, page_size
+        left, right = (
+            x if x is None else whole(x, name)
+            for x, name in zip(window, ("window[0]", "window[1]"))
+        )
         native = structs_gpu.DecodeProblem(
             dtype=problem.dtype,
             batch=problem.batch,
@@ -84,14 +86,14 @@ class DecodePlan:
             max_seq_kv=problem.seq_kv,
             head_dim_qk=problem.head_dim,
             head_dim_v=problem.head_dim_v,
-            page_size=page_size,
-            lengths=lengths,
+            page_size=extent(page_size, "page_size", 0),
+            lengths=flag(lengths, "lengths"),
             no_causal=right is None,
             window_right=right or 0,
             has_window_left=left is not None,
             has_scale=scale is not None,
             window_left=left or 0,
-            sink_tokens=sink_tokens,
+            sink_tokens=extent(sink_tokens, "sink_tokens", 0),
             scale=problem.scale or 0.0,
             softcap=problem.softcap,
             alibi=alibi,

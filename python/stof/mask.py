@@ -30,7 +30,7 @@ class Mask:
         self._hash: int | None = None
         self._name = identity.named(self)  # what compiled code holds in its place
 
-    def __del__(self, _none: None = None) -> None:
+    def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
         if handle is not None:
             self._release(handle)

@@ -54,11 +54,15 @@ class PositionBias:
         return PositionBias(buckets, value.max_distance, value.bidirectional)
 
 
-def _extent(value: Any, name: str, least: int) -> int:
+def whole(value: Any, name: str) -> int:
     try:
-        number = operator.index(value)
+        return operator.index(value)
     except TypeError:
         raise InvalidArgument(f"{name}: expected a whole number, got {value!r}") from None
+
+
+def extent(value: Any, name: str, least: int) -> int:
+    number = whole(value, name)
     if number < least:
         raise InvalidArgument(f"{name}: expected at least {least}, got {number}")
     return number
@@ -67,14 +71,19 @@ def _extent(value: Any, name: str, least: int) -> int:
 def _number(value: Any, name: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # torch raises the last
         raise InvalidArgument(f"{name}: expected a number, got {value!r}") from None
     if not math.isfinite(number):
         raise InvalidArgument(f"{name}: expected a finite number, got {number}")
     return number
 
 
-def _flag(value: Any, name: str) -> bool:
+def scale_and_softcap(scale: Any, softcap: Any) -> tuple[float | None, float]:
+    """As numbers, where callers may give tensors of one element, whose values may change."""
+    return None if scale is None else _number(scale, "scale"), _number(softcap, "softcap")
+
+
+def flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidArgument(
             f"{name}: expected True or False, whether calls will bring one, got {type(value).__name__}; "
@@ -135,8 +144,8 @@ class Problem:
             raise InvalidArgument(
                 f"dtype: expected float32, float16 or bfloat16, got {structs.DTYPE_NAMES[code]}"
             )
-        heads = _extent(num_heads, "num_heads", 1)
-        heads_kv = heads if num_heads_kv is None else _extent(num_heads_kv, "num_heads_kv", 1)
+        heads = extent(num_heads, "num_heads", 1)
+        heads_kv = heads if num_heads_kv is None else extent(num_heads_kv, "num_heads_kv", 1)
         if heads % heads_kv:
             raise InvalidArgument(
                 f"num_heads_kv: expected a divisor of num_heads = {heads}, got {heads_kv}"
@@ -147,8 +156,8 @@ class Problem:
             )
         packed = cu_seqlens_q is not None
         least = 0 if packed else 1
-        width = _extent(head_dim, "head_dim", 1)
-        length = _extent(seq_q, "seq_q", 0)
+        width = extent(head_dim, "head_dim", 1)
+        length = extent(seq_q, "seq_q", 0)
         scaled = None if scale is None else _number(scale, "scale")
         if scaled is not None and scaled < 0:
             raise InvalidArgument(
@@ -161,21 +170,21 @@ class Problem:
         modified = ScoreMod.of(score_mod)
         return Problem(
             dtype=code,
-            batch=_extent(batch, "batch", least),
+            batch=extent(batch, "batch", least),
             num_heads=heads,
             num_heads_kv=heads_kv,
             seq_q=length,
-            seq_kv=length if seq_kv is None else _extent(seq_kv, "seq_kv", 0),
+            seq_kv=length if seq_kv is None else extent(seq_kv, "seq_kv", 0),
             head_dim=width,
-            head_dim_v=width if head_dim_v is None else _extent(head_dim_v, "head_dim_v", 1),
+            head_dim_v=width if head_dim_v is None else extent(head_dim_v, "head_dim_v", 1),
             alignment=alignment,
             scale=scaled,
             softcap=cap,
-            alibi=_flag(alibi, "alibi"),
-            bias=_flag(bias, "bias"),
-            sink=_flag(sink, "sink"),
+            alibi=flag(alibi, "alibi"),
+            bias=flag(bias, "bias"),
+            sink=flag(sink, "sink"),
             position_bias=PositionBias.of(position_bias),
-            return_lse=_flag(return_lse, "return_lse"),
+            return_lse=flag(return_lse, "return_lse"),
             score_mod=None if modified is None else modified.declaration,
             cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_kv=cu_seqlens_kv,

@@ -73,14 +73,26 @@ def position_key(position_bias: PositionBias | None) -> Any:
 def check_given(plan: Plan, mask: Any, asked: dict[str, Any]) -> None:
     """An option beside plan= is either its default or the plan's; nothing is dropped silently."""
     problem = plan.problem
-    defaults = dict(scale=None, alignment="top_left", softcap=0.0, return_lse=False, score_mod=None)
+    defaults = dict(
+        scale=None,
+        alignment="top_left",
+        softcap=0.0,
+        return_lse=False,
+        score_mod=None,
+        position_bias=None,
+    )
     planned = dict(
         scale=problem.scale,
         alignment=problem.alignment,
         softcap=problem.softcap,
         return_lse=problem.return_lse,
         score_mod=problem.score_mod,
+        position_bias=problem.position_bias,
     )
+    if problem.position_bias is None:  # Plan.run() refuses the table
+        asked.pop("position_bias", None)
+    else:
+        asked["position_bias"] = PositionBias.of(asked.get("position_bias"))
     if asked["score_mod"] is not None:
         asked["score_mod"] = asked["score_mod"].declaration
     for name, value in asked.items():

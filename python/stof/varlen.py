@@ -9,7 +9,7 @@ from .cache import plans
 from .errors import InvalidArgument
 from .mask import Mask
 from .planning import Plan, mask_of
-from .problem import PositionBias, Problem
+from .problem import PositionBias, Problem, scale_and_softcap
 from .requests import check_given, check_heads, everything, position_key, position_table
 from .score import ScoreMod
 
@@ -136,6 +136,8 @@ def varlen_attention(
     Returns [rows, heads, head_dim_v], or with return_lse (out, lse) where lse is float32 [heads, rows].
     """
     compiles = torch_compiles()
+    if not compiles:
+        scale, softcap = scale_and_softcap(scale, softcap)
     framework = None if compiles else framework_of(q)
     if compiles or (
         framework is not None and framework.name == "torch" and framework.is_traced(q, k, v)
@@ -184,6 +186,7 @@ def varlen_attention(
             softcap=softcap,
             return_lse=return_lse,
             score_mod=modified,
+            position_bias=position_bias,
         )
         check_given(plan, mask, asked)
         for name, rows in (("cu_seqlens_q", rows_q), ("cu_seqlens_kv", rows_kv)):

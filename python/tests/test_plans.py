@@ -81,6 +81,50 @@ def test_the_cache_knows_masks_by_content_and_everything_else(qkv):
     assert stof.cache_info()[:2] == (0, 0) and stof.cache_info().currsize == 0
 
 
+def test_numbers_that_change_in_place_are_read_in_every_call(qkv):
+    rows = [x[0].swapaxes(0, 1) for x in qkv]
+    for name, values in (("scale", (0.1, 1.0)), ("softcap", (0.5, 3.0))):
+        number = np.array(values[0])  # hashed by identity, were it a key
+        for value in values:
+            number[...] = value
+            for _ in range(2):
+                np.testing.assert_array_equal(
+                    stof.attention(*qkv, "causal", **{name: number}),
+                    stof.attention(*qkv, "causal", **{name: value}),
+                )
+                np.testing.assert_array_equal(
+                    stof.varlen_attention(*rows, [0, 40], mask="causal", **{name: number}),
+                    stof.varlen_attention(*rows, [0, 40], mask="causal", **{name: value}),
+                )
+        with pytest.raises(stof.InvalidArgument, match=f"{name}: expected a number, got"):
+            stof.attention(*qkv, "causal", **{name: np.ones(2)})
+
+
+def test_position_bias_beside_a_plan_is_the_plans(qkv):
+    table = np.random.default_rng(2).standard_normal((8, 2)).astype(np.float32)
+    planned = stof.PositionBias(8, max_distance=128, bidirectional=True)
+    plan = stof.plan(None, **SHAPE, position_bias=planned)
+    packed = stof.varlen_plan(
+        None, [0, 40], num_heads=2, head_dim=8, dtype="float32", position_bias=planned
+    )
+    rows = [x[0].swapaxes(0, 1) for x in qkv]
+    for changed in (dict(max_distance=16), dict(bidirectional=False), dict(table=table[:4])):
+        other = stof.PositionBias(**{**dict(table=table), **changed})
+        with pytest.raises(stof.InvalidArgument, match="position_bias: expected the plan's"):
+            stof.attention(*qkv, plan=plan, position_bias=other)
+        with pytest.raises(stof.InvalidArgument, match="position_bias: expected the plan's"):
+            stof.varlen_attention(*rows, [0, 40], plan=packed, position_bias=other)
+    same = stof.PositionBias(table=table)
+    np.testing.assert_array_equal(
+        stof.attention(*qkv, plan=plan, position_bias=same),
+        stof.attention(*qkv, position_bias=same),
+    )
+    stof.varlen_attention(*rows, [0, 40], plan=packed, position_bias=same)
+    bare = stof.plan(None, **SHAPE)
+    with pytest.raises(stof.InvalidArgument, match="position_bias: expected none because"):
+        stof.attention(*qkv, plan=bare, position_bias=same)
+
+
 def test_the_cache_is_bounded():
     stof.cache_clear()
     one = np.ones((1, 1, 1, 1), np.float32)

@@ -107,6 +107,18 @@ def test_options():
     )
 
 
+def test_a_scale_that_changes_in_place_is_read_in_every_call():
+    q, k, v = qkv()
+    scale, number = torch.tensor(0.5), torch.tensor([2.0, 3.0])
+    for value in (0.5, 1.0, 0.5):
+        scale.fill_(value)
+        for _ in range(2):
+            out = stof.attention(q, k, v, "causal", scale=scale)
+            assert torch.equal(out, stof.attention(q, k, v, "causal", scale=value))
+    with pytest.raises(stof.InvalidArgument, match="scale: expected a number, got tensor"):
+        stof.attention(q, k, v, "causal", scale=number)
+
+
 def test_boolean_tensors_are_masks():
     q, k, v = qkv()
     seen = torch.rand(2, 1, SEQ, SEQ, device=DEVICE) < 0.3

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from transformers.utils.import_utils import is_tracing
 
 from .. import attention as compute
 from ..errors import InvalidArgument, Unsupported
 from ..torch_ops import calls, resolved
-from . import outputs
-from .host_mask import HostMask
+from . import outputs, sparse
+from .host_mask import JOINED_ROW, HostMask
+from .settings import Settings
 
-#: What models hand down that was used before queries, keys and values were made, or is of no
-#: concern
+#: What models hand down that was used before queries, keys and values were made, or is of no concern
 #: to attention. Anything else that is given and not honoured is refused by name.
-HARMLESS = {
+HARMLESS = frozenset((
     "cache_position",
     "deterministic",
     "encoder_hidden_states",
@@ -30,7 +31,7 @@ HARMLESS = {
     "return_dict",
     "token_type_ids",
     "use_cache",
-}
+))
 
 _REASONS = {
     "head_mask": 'it scales heads after the softmax; prune the heads, or use "eager"',
@@ -44,8 +45,10 @@ _REASONS = {
 
 def _refuse_unknown(given: dict[str, Any]) -> None:
     for name, value in given.items():
-        if name in HARMLESS or value is None or value is False:
+        if name in HARMLESS or name in Settings.ignored or value is None:
             continue
+        if value is False and (name == "output_attentions" or name in _REASONS):
+            continue  # switched off
         if name == "output_attentions":
             outputs.refuse()
         why = _REASONS.get(
@@ -96,6 +99,27 @@ def _unmasked(
     return "causal" + window, "bottom_right"
 
 
+def _undescribed(module: Any, q_length: int, kv_length: int, what: str) -> Any:
+    """The user's sparse mask where the model did not ask stof_mask, which would have joined it."""
+    also = None if _is_cross(module) else sparse.of_config(getattr(module, "config", None))
+    if also is not None and q_length != kv_length:
+        raise InvalidArgument(
+            f"attention_mask: expected the 2-D padding mask or None given to the model, beside the "
+            f"sparse mask of config.stof_mask or sparse_mask(), got {what} for {q_length} queries "
+            f"and {kv_length} keys; at which positions of the sparse mask they stand cannot be told"
+        )
+    return also
+
+
+def _checked_tensor(given: torch.Tensor) -> torch.Tensor:
+    if given.dtype == torch.bool or given.is_floating_point():
+        return given
+    raise InvalidArgument(
+        "attention_mask: expected booleans (true is visible) or floating-point numbers to add to "
+        f"the logits, got {given.dtype}; where 0 means hidden pass attention_mask.bool()"
+    )
+
+
 def stof_attention(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -116,7 +140,8 @@ def stof_attention(
 
     attention_mask: the HostMask of stof_mask, or a 4-D tensor of the caller's, boolean (true is
     visible) or additive. A sliding window is part of the mask that the model's own mask function
-    described; `sliding_window` only counts where there is no mask. position_bias [1 or batch,
+    described; `sliding_window` only counts where there is no mask. The sparse mask holds beside a
+    tensor and without a mask too, or the call is refused. position_bias [1 or batch,
     heads, q_length, kv_length] is added to the logits, s_aux [heads] is a sink.
     """
     if dropout:
@@ -134,7 +159,8 @@ def stof_attention(
 
     if attention_mask is None:
         mask, alignment = _unmasked(module, query.shape[2], key.shape[2], is_causal, sliding_window)
-        out = compute(query, key, value, mask or None, alignment=alignment, bias=bias, **options)
+        also = _undescribed(module, query.shape[2], key.shape[2], "none")
+        out = _joined(query, key, value, mask, also, bias, {**options, "alignment": alignment})
     elif isinstance(attention_mask, HostMask):
         _check_lengths(attention_mask, query, key)
         if attention_mask.row is not None:
@@ -142,9 +168,14 @@ def stof_attention(
         also = None if _is_cross(module) else attention_mask.also
         out = _masked(query, key, value, attention_mask, also, bias, options)
     else:
-        given = attention_mask
+        given, also = attention_mask, None
+        if given.dtype == JOINED_ROW:
+            given = given.bool()
+        else:
+            given = _checked_tensor(given)
+            also = _undescribed(module, query.shape[2], key.shape[2], "a tensor")
         bias = _sum(bias, _hidden(given) if given.dtype == torch.bool else given.float())
-        out = compute(query, key, value, None, bias=bias, **options)
+        out = _joined(query, key, value, "", also, bias, options)
     return out.transpose(1, 2).contiguous(), None
 
 
@@ -156,6 +187,24 @@ def _check_lengths(mask: HostMask, query: torch.Tensor, key: torch.Tensor) -> No
             f"got one for {q_length} and {kv_length}; the layer and the mask belong to different "
             "caches"
         )
+
+
+def _joined(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: str,
+    also: Any,
+    bias: torch.Tensor | None,
+    options: dict[str, Any],
+) -> torch.Tensor:
+    """What both let through; `mask` is text, "" for everything."""
+    if also is None:
+        return compute(query, key, value, mask or None, bias=bias, **options)
+    if is_tracing(query):
+        return calls.attention(query, key, value, mask, also=also, bias=bias, **options)
+    both = resolved.joined(resolved.mask_of(mask), resolved.mask_of(also))
+    return compute(query, key, value, both, bias=bias, **options)
 
 
 def _masked(

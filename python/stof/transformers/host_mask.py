@@ -8,6 +8,12 @@ import torch
 from torch.nn.attention.flex_attention import BlockMask
 
 
+#: The element type of rows that stof_mask has joined with the user's sparse mask (0 is hidden). They
+#: travel as tensors through graphs and models, which keep no other mark, and must not be taken for
+#: masks of the caller's, which nobody has joined.
+JOINED_ROW = torch.int8
+
+
 class HostMask(BlockMask):
     """A mask of [batch, 1, q_length, kv_length] without an element per pair.
 

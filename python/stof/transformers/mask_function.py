@@ -18,20 +18,13 @@ from transformers.masking_utils import (
 )
 from transformers.utils.import_utils import is_tracing
 
+from ..errors import Unsupported
 from ..torch_ops import operators, resolved
 from ..torch_ops.calls import mask_text
 from . import sparse
-from .host_mask import HostMask, RecordedHostMask
+from .host_mask import JOINED_ROW, HostMask, RecordedHostMask
+from .settings import Settings
 from .tracing import traced, traced_in_graph
-
-
-class Settings:
-    """What register() was asked for."""
-
-    #: Whether padding is planned for (tiles of padding are skipped; its values are read, which
-    #: waits
-    #: for a GPU) or goes along as a bias (nothing is read, so that CUDA graphs can be captured).
-    plan_padding = True
 
 
 def _is_cross(config: Any, mask_function: Callable) -> bool:
@@ -42,12 +35,25 @@ def _is_cross(config: Any, mask_function: Callable) -> bool:
 
 
 def _with_row_of(also: Any, config: Any, row: torch.Tensor, q_offset: Any, kv_offset: int) -> Any:
-    """`row` [batch, 1, 1, kv_length] joined with the sparse mask's row of the query at q_offset."""
+    """`row` [batch, 1, 1, kv_length] joined with the sparse mask's row of the query at q_offset, in
+    the element type that says so."""
     if not isinstance(q_offset, torch.Tensor):
         q_offset = torch.full((), q_offset, dtype=torch.int64, device=row.device)
-    return row & operators.mask_rows(
+    own = operators.mask_rows(
         mask_text(also), q_offset, kv_offset, row.shape[0], config.num_attention_heads, row.shape[3]
     )
+    return (row & own).to(JOINED_ROW)
+
+
+def _refuse_capture(padding: torch.Tensor) -> None:
+    """A plan for one batch's padding would be replayed for another's, and a bias in its place needs
+    plans that no run before the capture has made."""
+    if not torch.compiler.is_compiling() and torch.cuda.is_current_stream_capturing():
+        raise Unsupported(
+            "attention_mask: expected stof.transformers.register(plan_padding=False) before a run "
+            "of the model and its capture in a CUDA graph, since padding is read where it is "
+            f"planned for, got padding of shape {list(padding.shape)} with plan_padding=True"
+        )
 
 
 def stof_mask(
@@ -65,7 +71,8 @@ def stof_mask(
     **hints: Any,
 ) -> HostMask | torch.Tensor:
     """A HostMask; or for the one query of a step that may be compiled booleans [batch, 1, 1,
-    kv_length], which change from step to step without a new plan or graph.
+    kv_length], which change from step to step without a new plan or graph. Where a sparse mask
+    is in them they are of JOINED_ROW, [batch, heads, 1, kv_length].
 
     transformers clears allow_is_causal_skip for such steps. The other hints say when other
     attentions need no mask, and their element type: there is nothing in them to honour here.
@@ -94,6 +101,8 @@ def stof_mask(
     if padding is not None:
         padding = padding[:, kv_offset : kv_offset + kv_length]
     if recorded:
+        if padding is not None and Settings.plan_padding:
+            _refuse_capture(padding)
         return _recorded_mask(shape, q_offset, kv_offset, mask_function, padding, also)
 
     q_offset = int(q_offset)

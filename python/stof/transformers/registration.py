@@ -6,7 +6,9 @@ from typing import Iterable
 
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from ..errors import InvalidArgument
 from . import attention_function, mask_function
+from .settings import Settings
 
 NAME = "stof"
 
@@ -20,9 +22,13 @@ def register(*, plan_padding: bool = True, ignore: Iterable[str] = ()) -> None:
     ignore: names of arguments of an attention module that have no effect on its result; others that
     stof does not know are refused.
 
-    Calling it again changes the options. Needs transformers 5 (AttentionMaskInterface).
+    Calling it again sets both options anew. Needs transformers 5 (AttentionMaskInterface).
     """
-    mask_function.Settings.plan_padding = plan_padding
-    attention_function.HARMLESS.update(ignore)
+    if isinstance(ignore, str):
+        raise InvalidArgument(
+            f"ignore: expected names of arguments in a list, got {ignore!r}; pass [{ignore!r}]"
+        )
+    Settings.plan_padding = plan_padding
+    Settings.ignored = frozenset(ignore)
     AttentionInterface.register(NAME, attention_function.stof_attention)
     AttentionMaskInterface.register(NAME, mask_function.stof_mask)

@@ -7,7 +7,6 @@ import stof
 import stof.transformers
 from comparing import DEVICE
 from models import MODEL_DTYPE, inputs, make, model
-from stof.transformers import attention_function
 from stof.transformers.attention_function import stof_attention
 from stof.transformers.host_mask import HostMask
 
@@ -46,16 +45,38 @@ def test_arguments(arguments, message):
 
 def test_arguments_without_a_value_are_none():
     call(head_mask=None, output_attentions=False, something_new=None, position_ids=torch.arange(4))
+    with pytest.raises(stof.Unsupported, match="something_new: expected None"):
+        call(something_new=False)  # what switching it off means is not known either
 
 
 def test_arguments_may_be_declared_harmless():
     try:
         stof.transformers.register(ignore=["something_new"])
         call(something_new=3)
+        stof.transformers.register(ignore=["another"])
+        with pytest.raises(stof.Unsupported, match="something_new: expected None"):
+            call(something_new=3)
     finally:
-        attention_function.HARMLESS.discard("something_new")
-    with pytest.raises(stof.Unsupported):
-        call(something_new=3)
+        stof.transformers.register()
+    with pytest.raises(stof.Unsupported, match="another: expected None"):
+        call(another=3)
+    with pytest.raises(stof.InvalidArgument, match="ignore: expected names of arguments in a list"):
+        stof.transformers.register(ignore="another")
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
+def test_masks_of_integers(dtype):
+    with pytest.raises(stof.InvalidArgument, match="attention_mask: expected booleans.*bool()"):
+        call(attention_mask=torch.ones(1, 1, 4, 4, dtype=dtype, device=DEVICE))
+
+
+def test_padding_is_not_planned_for_in_a_cuda_graph(monkeypatch):
+    """Its plan would be replayed for other padding."""
+    from models import padding
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with torch.no_grad(), pytest.raises(stof.Unsupported, match=r"register\(plan_padding=False\)"):
+        model("bert", "stof", MODEL_DTYPE)(**inputs("bert"), attention_mask=padding("left"))
 
 
 def test_causal_lengths_without_a_mask():

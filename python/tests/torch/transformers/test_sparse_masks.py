@@ -1,12 +1,14 @@
 """A sparse mask of the user's: from the config, from a `with` block, with padding and caches."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import stof
 import stof.transformers
+from comparing import assert_close, randn, reference
 from models import (
     CAUSAL,
     MODEL_DTYPE,
@@ -17,6 +19,7 @@ from models import (
     model,
     padding,
 )
+from stof.transformers.attention_function import stof_attention
 
 TEXT_OF_SPARSE = "dilated(8, 2) | global(1, 1)"
 SPARSE = stof.masks.parse(TEXT_OF_SPARSE)
@@ -196,3 +199,69 @@ def test_an_open_block_is_refused_by_compiled_models():
     with torch.no_grad(), stof.transformers.sparse_mask("window(1, 1)"):
         with pytest.raises(Exception, match="set model.config.stof_mask instead"):
             compiled(**inputs("bert"))
+
+
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("how", ["object", "text", "block"])
+@pytest.mark.parametrize("additive", [False, True])
+def test_joined_with_a_mask_of_four_dimensions(additive, how, compile):
+    """The model's mask function is not asked there."""
+    sparse = make("bert", "stof", MODEL_DTYPE)
+    given = padding("left").bool()[:, None, None, :].expand(2, 1, 13, 13)
+    if additive:
+        given = torch.where(given, 0.0, torch.finfo(MODEL_DTYPE).min).to(MODEL_DTYPE)
+    run = sparse
+    if compile:
+        torch._dynamo.reset()
+        run = torch.compile(sparse, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        if how == "block":
+            with stof.transformers.sparse_mask(SPARSE):
+                if compile:
+                    with pytest.raises(Exception, match="set model.config.stof_mask instead"):
+                        run(**inputs("bert"), attention_mask=given)
+                    return
+                got = run(**inputs("bert"), attention_mask=given)[0]
+        else:
+            sparse.config.stof_mask = SPARSE if how == "object" else TEXT_OF_SPARSE
+            got = run(**inputs("bert"), attention_mask=given)[0]
+    mask = padding("left")
+    assert_as_eager(got, eager("bert", mask, MODEL_DTYPE), eager("bert", mask, torch.float32),
+                    MODEL_DTYPE, keep=mask)  # fmt: skip
+
+
+class Module(torch.nn.Module):
+    def __init__(self, is_causal, **fields):
+        super().__init__()
+        self.is_causal = is_causal
+        self.config = SimpleNamespace(**fields)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_joined_where_a_module_hands_no_mask(is_causal, compile):
+    q, k, v = (randn(2, 4, 13, 16, seed=i) for i in range(3))
+    module, call = Module(is_causal, stof_mask=TEXT_OF_SPARSE), stof_attention
+    if compile:
+        torch._dynamo.reset()
+        call = torch.compile(stof_attention, fullgraph=True, backend="aot_eager")
+    visible = torch.from_numpy(SPARSE.to_dense(13))
+    if is_causal:
+        visible = visible & torch.ones(13, 13, dtype=torch.bool).tril()
+    with torch.no_grad():
+        out, _ = call(module, q, k, v, None)
+    assert_close(out.transpose(1, 2), reference(q, k, v, visible)[0])
+
+
+@pytest.mark.parametrize("lengths", [(1, 7), (3, 7)])
+@pytest.mark.parametrize("kind", ["tensor", "none"])
+def test_positions_that_cannot_be_told_are_refused(kind, lengths):
+    q, k = (randn(1, 2, n, 16) for n in lengths)
+    mask = torch.ones(1, 1, *lengths, dtype=torch.bool, device=q.device)
+    mask = mask if kind == "tensor" else None
+    with pytest.raises(stof.InvalidArgument, match="positions of the sparse mask"):
+        stof_attention(Module(False, stof_mask=TEXT_OF_SPARSE), q, k, k, mask)
+    stof_attention(Module(False), q, k, k, mask)
+    cross = Module(False, stof_mask=TEXT_OF_SPARSE)
+    cross.is_decoder = True
+    stof_attention(cross, q, k, k, mask)

@@ -11,38 +11,78 @@ from typing import Any, Sequence
 import torch
 
 from ..errors import InvalidArgument, Unsupported
+from ..mask import Mask
+from ..requests import check_heads, position_table
 from . import operators
 from .autocast import lowered
 
 
-def _operands(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _operands(*tensors: Any) -> tuple[Any, ...]:
     """Where gradients are off nothing requires any; torch 2.4 does not tell operators that they are."""
     if torch.is_grad_enabled():
         return tensors
-    return tuple(x.detach() if x.requires_grad else x for x in tensors)
+    return tuple(x if x is None or not x.requires_grad else x.detach() for x in tensors)
+
+
+def _check_tensors(**operands: Any) -> None:
+    """Others cannot be operands of an operator."""
+    for name, given in operands.items():
+        if given is not None and not isinstance(given, torch.Tensor):
+            raise Unsupported(
+                f"{name}: expected a torch tensor while torch records operators, got "
+                f"{type(given).__name__}; make it one before the call"
+            )
+
+
+def _check_written(name: str, given: torch.Tensor, result: torch.Tensor) -> None:
+    """copy_() would convert and broadcast."""
+    if given.device != result.device:
+        raise InvalidArgument(
+            f"{name}: expected memory of {result.device}, where the plan runs, got {given.device}"
+        )
+    if given.dtype != result.dtype:
+        raise InvalidArgument(
+            f"{name}: expected dtype {result.dtype}, got {given.dtype}; convert it, or plan for "
+            "its dtype"
+        )
+    if given.shape != result.shape:
+        raise InvalidArgument(
+            f"{name}: expected shape {list(result.shape)}, got {list(given.shape)}; plan again "
+            "for other shapes"
+        )
 
 
 def mask_text(mask: Any) -> str:
     """What an operator is given for a mask: text stays, an object gives its name."""
     if mask is None:
         return ""
-    return mask if isinstance(mask, str) else mask._name
-
-
-def _shape_problem(q: torch.Tensor, k: torch.Tensor, enable_gqa: bool) -> None:
-    if not enable_gqa and q.dim() == 4 and k.dim() == 4 and q.shape[1] != k.shape[1]:
-        raise InvalidArgument(
-            f"k: expected {q.shape[1]} heads as q has, got {k.shape[1]}; pass enable_gqa=True "
-            "where heads of q share those of k and v"
+    if isinstance(mask, str):
+        return mask
+    if isinstance(mask, Mask):
+        return mask._name
+    if isinstance(mask, torch.Tensor):
+        raise Unsupported(
+            "mask: expected a stof.Mask, its text or None while torch records operators, got a "
+            "tensor, whose values are not known then; make stof.masks.dense(visible) before, or "
+            "pass torch.where(visible, 0.0, float('-inf')) as bias"
         )
+    raise InvalidArgument(
+        f"mask: expected a stof.Mask, its text or None, got {type(mask).__name__}"
+    )
 
 
 def _position(position_bias: Any) -> tuple[Any, int, bool]:
     if position_bias is None:
         return None, 0, True
-    if position_bias.table is None:
-        raise InvalidArgument("position_bias.table: expected a tensor, got None")
-    return position_bias.table, position_bias.max_distance, position_bias.bidirectional
+    table = position_table(position_bias)
+    _check_tensors(**{"position_bias.table": table})
+    buckets = position_bias.num_buckets
+    if table.dim() != 2 or (buckets and table.shape[0] != buckets):
+        raise InvalidArgument(
+            f"position_bias.table: expected shape [{buckets or 'num_buckets'}, num_heads], got "
+            f"{list(table.shape)}"
+        )
+    return _operands(table)[0], position_bias.max_distance, position_bias.bidirectional
 
 
 def _modification(score_mod: Any) -> tuple[str, str, list[torch.Tensor]]:
@@ -51,7 +91,10 @@ def _modification(score_mod: Any) -> tuple[str, str, list[torch.Tensor]]:
         return "", "", []
     if isinstance(score_mod, str):
         return score_mod, "", []
-    return score_mod.text, ",".join(list(score_mod.tables)), list(score_mod.tables.values())
+    tables = list(score_mod.tables.values())
+    for table in tables:
+        _check_tensors(score_mod=table)
+    return score_mod.text, ",".join(list(score_mod.tables)), list(_operands(*tables))
 
 
 def run(
@@ -81,15 +124,31 @@ def run(
             "stream: expected None while torch records operators, since what it recorded runs on "
             "the stream that is current then; use torch.cuda.stream() around the call"
         )
-    q, k, v = _operands(q, k, v)
+    _check_tensors(
+        q=q, k=k, v=v, out=out, lse=lse, alibi=alibi, bias=bias, sink=sink,
+        position_bias=position_bias,
+    )  # fmt: skip
+    for table in score_tables:
+        _check_tensors(score_tables=table)
+    if lse is not None and not plan._returns_lse:
+        raise InvalidArgument(
+            "lse: expected none because the plan was made without return_lse, got an array; plan "
+            "again with return_lse=True"
+        )
+    q, k, v, alibi, bias, sink, position_bias = _operands(
+        q, k, v, alibi, bias, sink, position_bias
+    )
     result, sums = operators.run(
-        plan._name, q, k, v, alibi, bias, sink, position_bias, list(score_tables)
+        plan._name, q, k, v, alibi, bias, sink, position_bias, list(_operands(*score_tables))
     )
     if out is not None:
+        _check_written("out", out, result)
+    if lse is not None:
+        _check_written("lse", lse, sums)
+        sums = lse.copy_(sums)
+    if out is not None:
         result = out.copy_(result)
-    if not plan._returns_lse:
-        return result
-    return result, sums if lse is None else lse.copy_(sums)
+    return (result, sums) if plan._returns_lse else result
 
 
 def attention(
@@ -126,8 +185,9 @@ def attention(
             "plan: expected None while torch records operators, got a plan; call plan.run(q, k, "
             "v) there"
         )
-    _shape_problem(q, k, enable_gqa)
-    q, k, v = _operands(*lowered(q, k, v))
+    _check_tensors(q=q, k=k, v=v, alibi=alibi, bias=bias, sink=sink)
+    check_heads(q, k, v, 4, 1, enable_gqa)
+    q, k, v, alibi, bias, sink = _operands(*lowered(q, k, v), alibi, bias, sink)
     table, max_distance, bidirectional = _position(position_bias)
     result, lse = operators.attention(
         q,
@@ -172,7 +232,12 @@ def varlen_attention(
     return_lse: bool = False,
 ) -> Any:
     """stof.varlen_attention, recorded. The lengths are read when the operator runs."""
-    q, k, v = _operands(*lowered(q, k, v))
+    _check_tensors(
+        q=q, k=k, v=v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv, alibi=alibi,
+        sink=sink,
+    )  # fmt: skip
+    check_heads(q, k, v, 3, 1, enable_gqa)
+    q, k, v, alibi, sink = _operands(*lowered(q, k, v), alibi, sink)
     table, max_distance, bidirectional = _position(position_bias)
     result, lse = operators.varlen_attention(
         q,

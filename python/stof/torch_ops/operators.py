@@ -17,11 +17,13 @@ from . import resolved
 
 Result = Tuple[Tensor, Tensor]
 
-NO_GRADIENTS = (
-    "q, k, v: expected tensors without gradients because stof has no backward pass, got "
+_NO_GRADIENTS = (
+    "expected tensors without gradients because stof has no backward pass, got "
     "requires_grad=True while gradients are enabled; call it under torch.no_grad() or "
     "torch.inference_mode(), or pass .detach()"
 )
+#: What callers call an operator's argument.
+_CALLERS_NAMES = {"position_table": "position_bias.table", "tables": "mask_function"}
 
 
 def _pair(result, return_lse: bool, like: Tensor) -> Result:
@@ -59,12 +61,21 @@ def _refuse_gradients(op) -> None:
     """Asking for a gradient is an error before anybody sees a result, and when compiling, since
     tracing asks for one."""
 
+    arguments = [a.name for a in op._opoverload._schema.arguments]
+
+    def asks(given) -> bool:
+        if isinstance(given, (list, tuple)):
+            return any(asks(one) for one in given)
+        return isinstance(given, Tensor) and given.requires_grad
+
     def refuse(ctx, inputs, output):
-        if any(isinstance(x, Tensor) and x.requires_grad for x in inputs):  # torch 2.4 always asks
-            raise Unsupported(NO_GRADIENTS)
+        names = [name for name, given in zip(arguments, inputs) if asks(given)]
+        if names:  # torch 2.4 always asks
+            shown = ", ".join(_CALLERS_NAMES.get(name, name) for name in names)
+            raise Unsupported(f"{shown}: {_NO_GRADIENTS}")
 
     def backward(ctx, *gradients):
-        raise Unsupported(NO_GRADIENTS)
+        raise Unsupported(f"q, k, v: {_NO_GRADIENTS}")
 
     op.register_autograd(backward, setup_context=refuse)
 

@@ -44,11 +44,12 @@ def reference(q, k, v, visible, scale=None, softcap=0.0, bias=None, sink=None):
 
 
 def assert_close(got, expected, dtype=None, factor=1.0):
-    """Non-finite elements first, then the worst element."""
+    """Infinities and NaN by value first, then the worst element."""
     got, expected = got.double().cpu(), expected.double().cpu()
     assert got.shape == expected.shape
-    assert torch.equal(torch.isfinite(got), torch.isfinite(expected))
     finite = torch.isfinite(expected)
+    assert torch.equal(torch.isfinite(got), finite)
+    torch.testing.assert_close(got[~finite], expected[~finite], rtol=0, atol=0, equal_nan=True)
     worst = float((got - expected)[finite].abs().max()) if bool(finite.any()) else 0.0
     largest = float(expected[finite].abs().max()) if bool(finite.any()) else 0.0
     allowed = factor * TOLERANCE[dtype or DTYPE] * max(1.0, largest)

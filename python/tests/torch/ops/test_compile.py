@@ -222,3 +222,73 @@ def test_score_modifications():
     assert frames.frame_count == 1
     plain = compiled(lambda q, k, v: stof.attention(q, k, v, MASK, score_mod="score * 0.5"))
     assert_close(plain(q, k, v), reference(q, k, v, visible(MASK, 33), 0.5 * 16**-0.5)[0])
+
+
+def test_gradients_of_other_operands_are_refused():
+    """Not those of q, k and v alone."""
+    q, k, v = qkv()
+    mine = lambda *shape: randn(*shape, dtype=torch.float32).requires_grad_()
+    table, bias = mine(4), mine(1, 1, 33, 33)
+    buckets = stof.PositionBias(table=mine(8, 4))
+    scores = stof.ScoreMod("score + t[h]", {"t": table})
+    for name, options in (
+        ("score_tables", dict(score_mod=scores)),
+        ("bias", dict(bias=bias)),
+        ("alibi", dict(alibi=table)),
+        ("position_bias.table", dict(position_bias=buckets)),
+    ):
+        run = compiled(lambda q: stof.attention(q, k, v, MASK, **options), backend="aot_eager")
+        with pytest.raises(Exception, match=name + ": expected tensors without gradients"):
+            run(q)
+        with torch.no_grad():
+            assert_close(run(q), stof.attention(q, k, v, MASK, **options))
+
+
+def refused(call, message, kind="InvalidArgument"):
+    with pytest.raises(Exception, match=message) as caught:
+        compiled(call)()
+    assert kind in f"{type(caught.value).__name__} {caught.value}"
+
+
+def test_operands_that_a_plan_was_not_made_for_are_refused():
+    """As eager calls do; a copy would convert and broadcast them."""
+    q, k, v = qkv()
+    options = dict(batch=2, num_heads=4, seq_q=33, head_dim=16, dtype=DTYPE, device=DEVICE)
+    plan, sums = stof.plan(MASK, **options), stof.plan(MASK, return_lse=True, **options)
+    lse = q.new_full((2, 4, 33), 7.0, dtype=torch.float32)
+    for chosen, given, message in (
+        (plan, dict(out=q.double()), "out: expected dtype torch.* got torch.float64"),
+        (plan, dict(out=q.new_full((2, 2, 4, 33, 16), 7.0)), r"out: expected shape \[2, 4, 33, 16"),
+        (plan, dict(lse=lse), "lse: expected none because the plan was made without return_lse"),
+        (sums, dict(lse=lse.half()), "lse: expected dtype torch.float32, got torch.float16"),
+        (sums, dict(lse=lse[:, :1].expand(2, 1, 33)), r"lse: expected shape \[2, 4, 33\], got"),
+    ):
+        refused(lambda: chosen.run(q, k, v, **given), message)
+        with pytest.raises(stof.InvalidArgument):
+            chosen.run(q, k, v, **given)
+    assert bool((lse == 7).all())
+
+
+def test_buckets_that_the_table_has_not():
+    q, k, v = qkv()
+    for rows, buckets in ((8, 4), (4, 8)):
+        bias = stof.PositionBias(buckets, table=randn(rows, 4, dtype=torch.float32))
+        message = rf"position_bias.table: expected shape \[{buckets}, num_heads\], got \[{rows}, 4"
+        refused(lambda: stof.attention(q, k, v, MASK, position_bias=bias), message)
+        with pytest.raises(stof.InvalidArgument, match=message):
+            stof.attention(q, k, v, MASK, position_bias=bias)
+
+
+def test_other_objects_are_refused_by_name():
+    q, k, v = qkv()
+    visible = torch.ones(33, 33, dtype=torch.bool, device=DEVICE)
+    table = randn(8, 4, dtype=torch.float32)
+    refused(lambda: stof.attention(q, k, v, visible), "mask: .*got a tensor", "Unsupported")
+    refused(lambda: stof.attention(q, k, v, 5), "mask: expected a stof.Mask.*got int")
+    message = "position_bias: expected a stof.PositionBias, got Tensor"
+    refused(lambda: stof.attention(q, k, v, position_bias=table), message)
+    message = "sink: expected a torch tensor.*list"
+    refused(lambda: stof.attention(q, k, v, sink=[0.0] * 4), message, "Unsupported")
+    meta = torch.empty(2, 4, 33, 16, dtype=DTYPE, device="meta")
+    with pytest.raises(stof.Unsupported, match="mask: .*got a tensor"):
+        stof.attention(meta, meta, meta, visible)

@@ -1,5 +1,6 @@
 """Packed sequences while torch records operators."""
 
+import pytest
 import torch
 
 import stof
@@ -28,3 +29,26 @@ def test_opcheck_varlen():
         operators.varlen_attention,
         (*rows, starts, starts, "causal", "top_left", None, 0.0, None, None, None, 0, True, True),
     )
+
+
+@pytest.mark.parametrize("heads, enable_gqa", [(1, False), (3, True)])
+def test_heads_that_differ_are_refused(heads, enable_gqa):
+    q, k = randn(9, 4, 16), randn(9, heads, 16)
+    starts = torch.tensor([0, 4, 9], dtype=torch.int32, device=DEVICE)
+
+    def call(q, k):
+        return stof.varlen_attention(q, k, k, starts, enable_gqa=enable_gqa)
+
+    message = rf"k: expected .*got {heads} \(q \[9, 4, 16\]"
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="InvalidArgument.*k: expected "):
+        torch.compile(call, fullgraph=True)(q, k)
+    with pytest.raises(stof.InvalidArgument, match=message):
+        call(q, k)
+
+
+def test_lengths_in_a_list_are_refused_by_name():
+    q = randn(9, 4, 16)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="cu_seqlens_q: expected a torch tensor.*got list"):
+        torch.compile(lambda q: stof.varlen_attention(q, q, q, [0, 4, 9]), fullgraph=True)(q)

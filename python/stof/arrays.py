@@ -82,6 +82,9 @@ class Framework:
     def check_no_grad(self, q: Any, k: Any, v: Any) -> None:
         """Raises where gradients would be asked for."""
 
+    def check_no_grad_of(self, operands: dict[str, Any], tables: Sequence[Any]) -> None:
+        """The same for operands other than q, k and v, by name, and score tables."""
+
     def is_one(self, array: Any) -> bool:
         raise NotImplementedError
 
@@ -254,6 +257,19 @@ class _Torch(Framework):
             or self._num_modes() > 0
             or self._jit_state() is not None
         )
+
+    def check_no_grad_of(self, operands: dict[str, Any], tables: Sequence[Any]) -> None:
+        """The same for operands other than q, k and v."""
+        if not self._is_grad_enabled():
+            return
+        named = [*operands.items(), *((f"score_tables[{i}]", x) for i, x in enumerate(tables))]
+        for name, array in named:
+            if array is not None and getattr(array, "requires_grad", False):
+                raise Unsupported(
+                    f"{name}: expected a tensor without gradients because stof has no backward pass, got "
+                    "requires_grad=True while gradients are enabled; call it under torch.no_grad() or "
+                    "torch.inference_mode(), or pass .detach()"
+                )
 
     def check_no_grad(self, q: Any, k: Any, v: Any) -> None:
         if not self._is_grad_enabled():

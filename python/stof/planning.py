@@ -229,6 +229,9 @@ class Plan:
                     num_threads=num_threads,
                 )
             framework.check_no_grad(q, k, v)
+            framework.check_no_grad_of(
+                dict(alibi=alibi, bias=bias, sink=sink, position_bias=position_bias), score_tables
+            )
         extras: tuple[Any, ...] = _NO_EXTRAS
         if alibi is not None or bias is not None or sink is not None or position_bias is not None:
             extras = (alibi, bias, sink, position_bias)
@@ -236,6 +239,12 @@ class Plan:
             extras = (*extras, *score_tables)
         call = self._call(framework, (q, k, v), out, lse, extras)
         if call.copies or call.widened:
+            if stream is not None and self._device.kind != "cpu":
+                # They would be made on another stream, and freed for others while this one reads.
+                raise InvalidArgument(
+                    "stream: expected operands with a last stride of 1, and extras in float32, beside a "
+                    "stream given by number, got others that must be copied; copy them on that stream"
+                )
             q, k, v = (
                 framework.contiguous(x) if i in call.copies else x for i, x in enumerate((q, k, v))
             )

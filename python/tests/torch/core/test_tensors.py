@@ -267,3 +267,19 @@ def test_numpy_and_torch_have_plans_of_their_own():
     out = stof.attention(q, k, v, "causal")
     arrays = stof.attention(q.numpy(), k.numpy(), v.numpy(), "causal")
     assert isinstance(arrays, np.ndarray) and np.array_equal(out.numpy(), arrays)
+
+
+@pytest.mark.parametrize("name", ["alibi", "bias", "sink", "position_bias", "score_mod"])
+def test_gradients_of_every_operand_are_refused(name):
+    q, k, v = (randn(1, 2, 9, 8, seed=s) for s in range(3))
+    shapes = dict(alibi=(2,), bias=(9, 9), sink=(2,), position_bias=(8, 2), score_mod=(2,))
+    tensor = torch.zeros(shapes[name], device=DEVICE, requires_grad=True)
+    value = tensor
+    if name == "position_bias":
+        value = stof.PositionBias(table=tensor)
+    elif name == "score_mod":
+        value = stof.ScoreMod("score + t[h]", {"t": tensor})
+    with pytest.raises(stof.Unsupported, match="without gradients"):
+        stof.attention(q, k, v, "causal", **{name: value})
+    with torch.no_grad():
+        assert not stof.attention(q, k, v, "causal", **{name: value}).requires_grad

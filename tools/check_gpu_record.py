@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Says whether tests/gpu/record.json, the record of the last run on a GPU, speaks for the sources as they are.
+"""Says whether the records of the last runs on a GPU speak for the sources as they are.
 
-The record names the sources it speaks for by a fingerprint: sha256 over lines "<sha256>  <path>" of every source file
-under FOLDERS, sorted by the path's bytes. CI has no GPU; with this check a change of GPU code cannot pass without
-somebody running scripts/gpu_check on one, or writing down why that was not done.
+A record names the sources it speaks for by a fingerprint: sha256 over lines "<sha256>  <path>" of every source file
+under its folders, sorted by the path's bytes. CI has no GPU; with this check a change of GPU code cannot pass without
+somebody running the record's script on one, or writing down why that was not done.
 """
 
 import argparse
+import dataclasses
 import hashlib
 import json
 import pathlib
@@ -14,11 +15,24 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RECORD = "tests/gpu/record.json"
 
-# What decides a GPU's results, and the endings that are not prose.
-FOLDERS = ("kernels", "src/plan", "src/codegen", "src/backend/cuda")
-SUFFIXES = {".h", ".cc", ".cuh", ".json"}
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What a run on a GPU left in the repository, and the sources that decided its results."""
+    path: str
+    script: str  # makes it
+    folders: tuple
+    suffixes: frozenset  # endings that are not prose
+
+
+RECORDS = {
+    "kernels": Record("tests/gpu/record.json", "scripts/gpu_check",
+                      ("kernels", "src/plan", "src/codegen", "src/backend/cuda"),
+                      frozenset((".h", ".cc", ".cuh", ".json"))),
+    "python": Record("python/tests/torch/record.json", "python/tests/torch/run",
+                     ("python/stof", "python/tests/torch", "src/capi"), frozenset((".h", ".cc", ".py"))),
+}
 
 # Field of the record -> its type. "checked" is what the last run on a GPU saw, "fingerprint" what the record
 # speaks for: they differ only where "not_run_because" says why.
@@ -27,10 +41,11 @@ FIELDS = {"fingerprint": str, "not_run_because": str, "checked": str, "commit": 
 HEX = re.compile(r"[0-9a-f]{64}")
 
 
-def fingerprint(root):
-    """Fingerprint of the sources under root, 64 hexadecimal digits."""
-    files = [path for folder in FOLDERS for path in (root / folder).rglob("*")
-             if path.suffix in SUFFIXES and path.is_file()]
+def fingerprint(root, record="kernels"):
+    """Fingerprint of a record's sources under root, 64 hexadecimal digits."""
+    sources = RECORDS[record]
+    files = [path for folder in sources.folders for path in (root / folder).rglob("*")
+             if path.suffix in sources.suffixes and path.is_file()]
     names = sorted((path.relative_to(root).as_posix() for path in files), key=lambda name: name.encode())
     digest = hashlib.sha256()
     for name in names:
@@ -38,9 +53,8 @@ def fingerprint(root):
     return digest.hexdigest()
 
 
-def read_record(root):
+def read_record(path):
     """The record, or (None, what is wrong with it)."""
-    path = root / RECORD
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -58,61 +72,77 @@ def read_record(root):
     return record, ""
 
 
-def write_record(root, record):
-    path = root / RECORD
+def write_record(path, record):
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.replace(path)
 
 
-ADVICE = ("run scripts/gpu_check on a machine with a GPU and copy the record.json it leaves to " + RECORD +
-          ', or say why that cannot be done now: tools/check_gpu_record.py --stale-because "..."')
+def advice(name):
+    record = RECORDS[name]
+    return (f"run {record.script} on a machine with a GPU and copy the record.json it leaves to {record.path}, or say "
+            f'why that cannot be done now: tools/check_gpu_record.py --record {name} --stale-because "..."')
 
 
-def judge(record, current):
+def judge(record, current, name="kernels"):
     """(whether the record is good, one sentence)."""
     where = f"{record['gpu']}, {record['date']}, commit {record['commit']}"
     if record["fingerprint"] != current:
-        return False, f"speaks for other sources than these ({where}); {ADVICE}"
+        return False, f"speaks for other sources than these ({where}); {advice(name)}"
     if record["checked"] != current:
         if not record["not_run_because"].strip():
-            return False, f"was not made from these sources ({where}) and does not say why; {ADVICE}"
+            return False, f"was not made from these sources ({where}) and does not say why; {advice(name)}"
         return True, f"these sources were not run on a GPU: {record['not_run_because']} (last run: {where})"
     if record["failed"] > 0:
-        return False, f"{record['failed']} checks failed on {where}; mend them, then {ADVICE}"
+        return False, f"{record['failed']} checks failed on {where}; mend them, then {advice(name)}"
     if record["passed"] == 0:
-        return False, f"no check passed on {where}; {ADVICE}"
+        return False, f"no check passed on {where}; {advice(name)}"
     return True, f"{record['passed']} checks passed on {where}"
+
+
+def check(root, name, reason):
+    """Whether the record is good; prints one sentence. With a reason the record is changed first."""
+    current = fingerprint(root, name)
+    path = root / RECORDS[name].path
+    record, problem = read_record(path)
+    if record is None:
+        print(f"{RECORDS[name].path}: {problem}; {advice(name)}", file=sys.stderr)
+        return False
+    if reason:
+        record["fingerprint"] = current
+        record["not_run_because"] = reason
+        write_record(path, record)
+    good, sentence = judge(record, current, name)
+    print(f"{RECORDS[name].path}: {sentence}", file=sys.stdout if good else sys.stderr)
+    return good
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the source tree (default: this one)")
-    parser.add_argument("--print-fingerprint", action="store_true", help="print the sources' fingerprint and stop")
+    parser.add_argument("--record", choices=RECORDS, help="this record only (default: all)")
+    parser.add_argument("--print-fingerprint", action="store_true",
+                        help="print the fingerprint of the record's sources and stop")
     parser.add_argument("--stale-because", metavar="TEXT",
                         help="let the record speak for the sources as they are, unrun, for this reason")
     options = parser.parse_args()
-    current = fingerprint(options.root)
+    if options.record is None and (options.print_fingerprint or options.stale_because is not None):
+        parser.error("--record: expected beside --print-fingerprint and --stale-because")
     if options.print_fingerprint:
-        print(current)
+        print(fingerprint(options.root, options.record))
         return 0
-    record, problem = read_record(options.root)
-    if record is None:
-        print(f"{RECORD}: {problem}; {ADVICE}", file=sys.stderr)
-        return 1
     if options.stale_because is not None:
         if not options.stale_because.strip():
             print("--stale-because: expected a reason, got none", file=sys.stderr)
             return 2
-        if record["checked"] == current:
-            print(f"{RECORD}: was made from these very sources; there is nothing to excuse", file=sys.stderr)
+        record, _ = read_record(options.root / RECORDS[options.record].path)
+        if record is not None and record["checked"] == fingerprint(options.root, options.record):
+            print(f"{RECORDS[options.record].path}: was made from these very sources; there is nothing to excuse",
+                  file=sys.stderr)
             return 2
-        record["fingerprint"] = current
-        record["not_run_because"] = options.stale_because.strip()
-        write_record(options.root, record)
-    good, sentence = judge(record, current)
-    print(f"{RECORD}: {sentence}", file=sys.stdout if good else sys.stderr)
-    return 0 if good else 1
+    names = [options.record] if options.record else list(RECORDS)
+    results = [check(options.root, name, (options.stale_because or "").strip()) for name in names]
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

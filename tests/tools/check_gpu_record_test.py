@@ -24,8 +24,8 @@ class CheckGpuRecord(unittest.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def run_tool(self, *arguments):
-        result = subprocess.run([sys.executable, TOOL, "--root", self.root, *arguments], text=True, check=False,
+    def run_tool(self, *arguments, record="kernels"):
+        result = subprocess.run([sys.executable, TOOL, "--root", self.root, "--record", record, *arguments], text=True, check=False,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return result.returncode, result.stdout
 
@@ -96,6 +96,23 @@ class CheckGpuRecord(unittest.TestCase):
         self.expect_bad("2 checks failed")
         self.write_record(passed=0)
         self.expect_bad("no check passed")
+
+    def test_each_record_has_sources_of_its_own(self):
+        self.write_record()
+        self.write("python/stof/attention.py", "p")
+        record = {**self.read_record(), "passed": 9}
+        self.assertEqual(self.run_tool()[0], 0)
+        code, output = self.run_tool(record="python")
+        self.assertEqual(code, 1, output)
+        self.assertIn("python/tests/torch/run", output)
+        record["fingerprint"] = record["checked"] = self.run_tool("--print-fingerprint", record="python")[1].strip()
+        self.write("python/tests/torch/record.json", json.dumps(record))
+        everything = [sys.executable, TOOL, "--root", self.root]
+        self.assertEqual(subprocess.run(everything, check=False, stdout=subprocess.DEVNULL).returncode, 0)
+        self.write("python/stof/attention.py", "changed")
+        self.assertEqual(self.run_tool()[0], 0)
+        self.assertEqual(subprocess.run(everything, check=False, stderr=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL).returncode, 1)
 
     def test_names_what_is_wrong_with_the_record(self):
         self.expect_bad("there is none")

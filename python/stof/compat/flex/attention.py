@@ -98,6 +98,28 @@ def _expanded(query: Any, key: Any, value: Any, block_mask: Any) -> Any:
     return key.expand(batch, -1, -1, -1), value.expand(batch, -1, -1, -1)
 
 
+def _number(scale: Any) -> float | None:
+    """scale as a number, so that the plan of another value is another plan."""
+    if scale is None or type(scale) is float:
+        return scale
+    if isinstance(scale, torch.Tensor):
+        if scale.requires_grad and torch.is_grad_enabled():
+            raise Unsupported(
+                "scale: expected a number or a tensor without gradients because stof computes no "
+                "backward pass, got a tensor with requires_grad; call under torch.no_grad()"
+            )
+        if scale.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise InvalidArgument(
+                "scale: expected a number because a CUDA graph is being captured, got a tensor on "
+                f"{scale.device}, which cannot be read then; pass scale.item() taken before"
+            )
+    try:
+        return float(scale)
+    except (TypeError, ValueError, RuntimeError):
+        got = list(scale.shape) if isinstance(scale, torch.Tensor) else repr(scale)
+        raise InvalidArgument(f"scale: expected a number, got {got}") from None
+
+
 # --- masks -----------------------------------------------------------------------------------
 
 _everything = Resolved((), masks.all(), None, None, Plans())
@@ -207,6 +229,7 @@ def _run(
     return_lse: Any,
 ) -> Any:
     _check_inputs(query, key, value, block_mask, enable_gqa)
+    scale = _number(scale)
     query, key, value = lowered(query, key, value)
     key, value = _expanded(query, key, value, block_mask)
     shape = Shape(query.shape[0], query.shape[1], query.shape[2], key.shape[2])

@@ -49,6 +49,17 @@ def test_no_mask_and_options():
     assert_close(flex_attention(q, k, v, scale=0.7, kernel_options=options), expected)
 
 
+@pytest.mark.parametrize("device", ["cpu", DEVICE])
+def test_scale_as_a_tensor_may_change(device):
+    q, k, v = qkv(CASE)
+    block_mask = causal_mask(CASE)
+    scale = torch.tensor(0.1, device=device)
+    for value in (0.1, 1.0):
+        scale.fill_(value)
+        expected, _ = torch_flex_attention(q, k, v, mask_mod=causal_mod, scale=scale.item())
+        assert_close(flex_attention(q, k, v, block_mask=block_mask, scale=scale), expected)
+
+
 @pytest.mark.parametrize("heads_kv", [1, 2, 3])
 def test_grouped_heads(heads_kv):
     case = MASKS["head_dependent"]()._replace(heads=6)
@@ -210,6 +221,13 @@ def test_wrong_arguments_of_flex_attention():
         score_mod=causal_mod,
     )
     refused("score_mod: expected a function, got int", score_mod=3)
+    refused("scale: expected a number, got 'half'", scale="half")
+    refused(r"scale: expected a number, got \[2\]", scale=torch.ones(2))
+    refused(
+        "scale: expected a number or a tensor without gradients",
+        Unsupported,
+        scale=torch.tensor(0.5, requires_grad=True),
+    )
 
 
 @pytest.mark.parametrize(

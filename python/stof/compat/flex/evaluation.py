@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -152,64 +150,6 @@ def evaluate(
                 if (b, h) != (0, 0):
                     fill(b, h, visible[b, h])
     return DenseMask(visible, [(tensor, state_of(tensor)) for tensor in captured.values()])
-
-
-class _Same:
-    """Equal to itself only; holds what it stands for, so that no other object takes its place."""
-
-    __slots__ = ("held",)
-
-    def __init__(self, held: Any) -> None:
-        self.held = held
-
-    def __eq__(self, other: Any) -> Any:
-        return isinstance(other, _Same) and self.held is other.held
-
-    def __hash__(self) -> Any:
-        return id(self.held)
-
-
-#: What changes in ways that are seen elsewhere (tensors), or not at all.
-_STEADY = (
-    torch.Tensor,
-    torch.dtype,
-    torch.device,
-    types.ModuleType,
-    types.BuiltinFunctionType,
-    type,
-)
-
-
-def closure_values(function: Any, depth: int = 6) -> tuple[Any, ...]:
-    """Equal as long as a function and what it closes over are the same objects or numbers. What
-    cannot be looked into, such as an object's attributes, is equal to nothing: evaluated anew."""
-    if isinstance(function, functools.partial):
-        parts = (*function.args, *function.keywords.values())
-        return (closure_values(function.func, depth - 1), *(_value(x, depth - 1) for x in parts))
-    code = getattr(function, "__code__", None)
-    if isinstance(function, _STEADY):
-        return (_Same(function),)
-    if code is None or depth == 0 or hasattr(function, "__self__"):
-        return (_Same(object()),)
-    cells = []
-    for cell in function.__closure__ or ():
-        try:
-            cells.append(_value(cell.cell_contents, depth - 1))
-        except ValueError:
-            cells.append(None)  # a name that has no value yet
-    used = [function.__globals__[n] for n in code.co_names if n in function.__globals__]
-    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    return (_Same(code), *cells, *(_value(x, depth - 1) for x in (*used, *defaults)))
-
-
-def _value(x: Any, depth: int) -> Any:
-    if isinstance(x, (bool, int, float, str, bytes, type(None))):
-        return type(x), x
-    if isinstance(x, (tuple, list)):
-        return tuple(_value(item, depth) for item in x)
-    if isinstance(x, _STEADY):
-        return _Same(x)
-    return closure_values(x, depth)
 
 
 def explain_failure(error: BaseException, why: str, function: Any) -> str:

@@ -11,7 +11,8 @@ import torch
 from ... import masks
 from ...errors import InvalidArgument, StofError
 from ...mask import Mask
-from .evaluation import DenseMask, closure_values, evaluate, evaluate_rows, explain_failure
+from .captured import captured_values
+from .evaluation import DenseMask, evaluate, evaluate_rows, explain_failure
 from .failures import reason, source_place, warn_user
 from .tables import Memo, refuse_in_capture
 from .tracing import Traced, trace_mask
@@ -127,7 +128,7 @@ class Resolver:
         if traced is not None:
             key = (traced.key(), extra_key)
         else:
-            key = (closure_values(mask_mod), shape, extra_key)
+            key = (captured_values(mask_mod), shape, extra_key)
         current = self.current
         if (
             current is None

@@ -173,32 +173,3 @@ def test_a_branch_on_batch_or_head_is_refused():
             warnings.simplefilter("ignore", TraceWarning)
             with pytest.raises(InvalidArgument, match=function.__name__):
                 create_block_mask(function, 2, 2, 20, 20, device=DEVICE)
-
-
-class Reach:
-    """A mask_mod with a number of its own, which no table holds."""
-
-    def __init__(self):
-        self.factor = 0.5
-
-    def __call__(self, b, h, q, kv):
-        return q * self.factor >= kv
-
-    def method(self, b, h, q, kv):
-        return self(b, h, q, kv)
-
-
-def test_attributes_and_defaults_may_change():
-    reach = Reach()
-
-    def with_default(b, h, q, kv, factor=0.5):
-        return q * factor >= kv
-
-    for function in (reach, reach.method, with_default):
-        for factor in (0.5, 1.0):
-            reach.factor = factor
-            with_default.__defaults__ = (factor,)
-            with pytest.warns(TraceWarning):
-                block_mask = create_block_mask(function, None, None, 20, 20, device=DEVICE)
-            expected = torch.arange(20)[:, None] * factor >= torch.arange(20)
-            assert torch.equal(pairs(block_mask)[0, 0].cpu(), expected), (function, factor)

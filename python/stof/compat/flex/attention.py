@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections import OrderedDict
 from typing import Any
 
 import torch
 from torch.nn.attention import flex_attention as torch_flex
 
 from ... import masks
-from ...errors import InvalidArgument, StofError, Unsupported
+from ...errors import InvalidArgument, Unsupported
 from ...mask import Mask
 from ...planning import plan as make_plan
 from ...score import ScoreMod
 from ...torch_ops.autocast import lowered
 from .block_lists import combine, state_of_lists
 from .block_mask import FormulaBlockMask, TorchBlockMask, block_mask_device, check_mod
-from .failures import reason, source_place
-from .resolving import Plans, Resolved, Resolver, Shape, check_extents
-from .tables import Memo, refuse_in_capture, state_of
-from .tracing import Traced, trace_score
+from .resolving import Plans, Resolved, Resolver, Shape
+from .score_mods import operand, trace
+from .tables import refuse_in_capture
 
 # A BlockMask of this side is torch's way to say that there is none.
 _NO_BLOCKS = 1 << 30
-
-_SCORE_FUNCTIONS = (
-    "arithmetic and comparisons of score, b, h, q_idx and kv_idx, & | ~, torch.where, minimum, "
-    "maximum, clamp, abs, exp, exp2, log, log2, sqrt, rsqrt, tanh, sigmoid, sin, cos, pow, floor, "
-    "conversions, and captured tensors indexed in every dimension"
-)
 
 
 def _check_inputs(query: Any, key: Any, value: Any, block_mask: Any, enable_gqa: bool) -> None:
@@ -160,57 +152,6 @@ def to_stof_mask(
     return _resolve(block_mask, shape, block_mask_device(block_mask)).mask
 
 
-# --- score modifications ---------------------------------------------------------------------
-
-
-def _trace_score(score_mod: Any, shape: Shape, device: torch.device) -> Traced:
-    check_mod(score_mod, "score_mod", 5)
-    try:
-        traced = trace_score(score_mod, device, Memo())
-    except StofError:
-        raise
-    except Exception as error:  # whatever the user's function raises when given symbols
-        raise Unsupported(
-            f"score_mod {getattr(score_mod, '__name__', score_mod)!r} cannot be traced: "
-            f"{reason(error)}; at {source_place(error, score_mod)}. What works: {_SCORE_FUNCTIONS}"
-        ) from error
-    check_extents(traced, shape, "score_mod")
-    return traced
-
-
-# Scalars of the host that score_mods use on a GPU: copied when they change, not in every call.
-_scalars: OrderedDict[tuple, tuple] = OrderedDict()
-_MAX_SCALARS = 64
-
-
-def _scalar_on(device: torch.device, scalar: torch.Tensor) -> torch.Tensor:
-    key = (state_of(scalar), device)
-    entry = _scalars.get(key)
-    if entry is None:
-        refuse_in_capture(device, "score_mod")
-        entry = _scalars[key] = (scalar, scalar.to(device))
-        if len(_scalars) > _MAX_SCALARS:
-            _scalars.popitem(last=False)
-    return entry[1]
-
-
-def _operand(name: str, table: torch.Tensor, device: torch.device) -> torch.Tensor:
-    if table.requires_grad and torch.is_grad_enabled():
-        raise Unsupported(
-            "score_mod: expected captured tensors without gradients because stof computes no "
-            f"backward pass, got {name!r} with requires_grad; call under torch.no_grad(), or "
-            "detach it"
-        )
-    if table.device == device:
-        return table.detach()
-    if table.numel() == 1:
-        return _scalar_on(device, table.detach())
-    raise InvalidArgument(
-        f"score_mod: expected the captured tensor {name!r} on {device} like query, got it on "
-        f"{table.device}"
-    )
-
-
 # --- the call --------------------------------------------------------------------------------
 
 
@@ -238,11 +179,11 @@ def _run(
     score, visible = None, None
     tables: tuple[torch.Tensor, ...] = ()
     if score_mod is not None:
-        traced = _trace_score(score_mod, shape, device)
+        traced = trace(score_mod, shape, device)
         visible = traced.visible
         if traced.text != "score":
             names = set(re.findall(r"\w+", traced.text))
-            used = {n: _operand(n, t, device) for n, t in traced.tables.items() if n in names}
+            used = {n: operand(n, t, device) for n, t in traced.tables.items() if n in names}
             score, tables = ScoreMod(traced.text, used), tuple(used.values())
 
     def build() -> Any:

@@ -53,6 +53,18 @@ def refuse_in_capture(device: torch.device, what: str = "block_mask") -> None:
         )
 
 
+# What a CUDA graph holds the addresses of. Nobody can tell when a graph goes, so these stay as long
+# as the process.
+_recorded: dict[int, Any] = {}
+
+
+def keep_if_recorded(entry: Any, device: torch.device) -> Any:
+    """The entry of a cache, which a CUDA graph being captured may outlive."""
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        _recorded[id(entry)] = entry
+    return entry
+
+
 class Memo:
     """Results of reading captured tensors, kept from one trace of a function to the next.
 
@@ -69,8 +81,14 @@ class Memo:
         if entry is None:
             refuse_in_capture(tensor.device)
             entry = (tensor, compute(tensor))  # the tensor is held so that its memory stays its own
-        self._used[key] = entry
+        self._used[key] = keep_if_recorded(entry, tensor.device)
         return entry[1]
+
+    def copy(self) -> Memo:
+        """One for another function that starts with what this one's needed."""
+        made = Memo()
+        made._kept = dict(self._kept)
+        return made
 
     def forget_unused(self) -> None:
         """What the trace since the last call did not need."""
@@ -246,9 +264,9 @@ def index_tensor(trace: Trace, tensor: torch.Tensor, index: Any) -> Any:
     return finish(trace, tensor, indices)
 
 
-def as_table_dtype(tensor: torch.Tensor, kind: str) -> torch.Tensor:
+def as_table_dtype(tensor: torch.Tensor) -> torch.Tensor:
     """In an element type that tables can have, the values unchanged except of float64."""
-    if kind == "int" and tensor.dtype not in (torch.int32, torch.int64):
+    if tensor.dtype in (torch.uint8, torch.int8, torch.int16):
         return tensor.to(torch.int32)
     if tensor.dtype == torch.float64:
         return tensor.to(torch.float32)

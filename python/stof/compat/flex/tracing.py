@@ -20,7 +20,6 @@ from .tables import (
     Memo,
     PartialTable,
     Tables,
-    as_table_dtype,
     index_tensor,
     state_of,
     supported_dtypes,
@@ -284,11 +283,7 @@ def trace_score(function: Any, device: torch.device, memo: Memo) -> Traced:
     trace = Trace(function, device, True, memo)
     score = Symbol(trace, "score", ATOM, "float")
     result, visible = split_mask(trace, as_float(trace, _run(trace, (score, *_variables(trace)))))
-    tables = {
-        name: as_table_dtype(tensor, trace.kind_of_table(tensor))
-        for name, tensor in trace.tables.by_name.items()
-    }
-    return Traced(result.text, tables, trace.tables.extents, visible)
+    return Traced(result.text, trace.tables.by_name, trace.tables.extents, visible)
 
 
 # Tables, scores, functions and literals of floats, and division.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from .failures import CannotTrace
+from .integers import bounds, fitted, limits, typed
 from .symbols import ATOM, COMPARISON, KIND_OF_DTYPE, Symbol
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def as_int(trace: Trace, x: Any) -> Symbol:
     if x.kind == "bool":
         if x.value is not None:
             return trace.constant(int(x.value))
-        return trace.node(f"where({x.text}, 1, 0)", ATOM, "int")
+        number = trace.node(f"where({x.text}, 1, 0)", ATOM, "int")
+        return typed(trace, number, torch.bool, (0, 1))  # promoted as a boolean is
     return x
 
 
@@ -65,12 +67,13 @@ def as_float(trace: Trace, x: Any) -> Symbol:
 def convert(trace: Trace, x: Any, dtype: Any) -> Symbol:
     if dtype == torch.bool:
         return as_bool(trace, x)
+    if x.kind != "float" and KIND_OF_DTYPE.get(dtype) == "int":
+        x = as_int(trace, x)
+        return fitted(trace, x, dtype, bounds(x))
     if dtype in (torch.int32, torch.int64):
-        if x.kind != "float":
-            return as_int(trace, x)
         if x.value is not None and math.isfinite(x.value):
-            return trace.constant(int(x.value))
-        return trace.node(f"int({x.text})", ATOM, "int")
+            return trace.constant(int(x.value), dtype)
+        return typed(trace, trace.node(f"int({x.text})", ATOM, "int"), dtype, limits(dtype))
     if dtype in (torch.float16, torch.bfloat16, torch.float32):
         return as_float(trace, x)  # narrower floats are computed in float32
     raise CannotTrace(f"conversion to {dtype}: expressions have bool, 64-bit integers and float32")
@@ -187,7 +190,9 @@ def full_like(
 @handles("tensor", "as_tensor", "scalar_tensor")
 def tensor(trace: Trace, data: Any, *, dtype: Any = None, device: Any = None) -> Symbol:
     (x,) = trace.operands(data)
-    return x if dtype is None else convert(trace, x, dtype)
+    if dtype is None and x.kind != "int":
+        return x
+    return convert(trace, x, x.dtype if dtype is None else dtype)
 
 
 @handles("zeros")

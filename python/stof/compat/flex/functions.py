@@ -10,6 +10,15 @@ import torch
 
 from .conversions import as_bool, as_float, as_int, common, handles
 from .failures import CannotTrace
+from .integers import (
+    bounds,
+    check_numbers,
+    fitted,
+    infix_bounds,
+    result_dtype,
+    typed,
+    widened,
+)
 from .symbols import AND, ATOM, COMPARISON, OR, PRODUCT, SHIFT, SUM, UNARY, XOR, Symbol
 
 if TYPE_CHECKING:
@@ -19,7 +28,13 @@ if TYPE_CHECKING:
 
 
 def infix(trace: Trace, a: Any, sign: Any, b: Any, binds: Any, kind: Any) -> Symbol:
-    return trace.node(f"{a.inside(binds)} {sign} {b.inside(binds + 1)}", binds, kind)
+    made = trace.node(f"{a.inside(binds)} {sign} {b.inside(binds + 1)}", binds, kind)
+    if kind != "int":
+        return made
+    dtype = result_dtype(a, b)
+    if sign in ("//", "%", ">>"):
+        check_numbers(dtype, a, b)
+    return fitted(trace, made, dtype, infix_bounds(sign, a, b, dtype))
 
 
 def scaled(trace: Trace, b: Any, alpha: Any) -> Symbol:
@@ -66,10 +81,14 @@ def divide(trace: Trace, a: Any, b: Any, *, rounding_mode: Any = None) -> Symbol
     if rounding_mode == "trunc":
         a, b = common(trace, a, b)
         if a.kind == "int":
+            dtype = result_dtype(a, b)
+            check_numbers(dtype, a, b)
+            a, b = widened(trace, a), widened(trace, b)
             down, up = floor_divide(trace, a, b), negate(
                 trace, floor_divide(trace, negate(trace, a), b)
             )
-            return where(trace, less(trace, bitwise_xor(trace, a, b), 0), up, down)
+            quotient = where(trace, less(trace, bitwise_xor(trace, a, b), 0), up, down)
+            return fitted(trace, quotient, dtype, bounds(quotient))
         return truncate(trace, divide(trace, a, b))
     if rounding_mode is not None:
         raise CannotTrace(f"rounding_mode={rounding_mode!r} of a division")
@@ -109,7 +128,8 @@ def power(trace: Trace, a: Any, b: Any) -> Symbol:
         a, b = as_int(trace, a), as_int(trace, b)
         if b.value is None or not 0 <= b.value <= 63:
             raise CannotTrace("an integer to a power that is not a constant from 0 to 63")
-        return trace.node(f"{a.inside(ATOM)} ** {b.text}", UNARY, "int")
+        dtype = result_dtype(a, b)
+        return fitted(trace, trace.node(f"{a.inside(ATOM)} ** {b.text}", UNARY, "int"), dtype)
     return trace.node(f"pow({as_float(trace, a).text}, {as_float(trace, b).text})", ATOM, "float")
 
 
@@ -119,8 +139,13 @@ def negate(trace: Trace, x: Any) -> Symbol:
     if x.kind == "bool":
         raise CannotTrace("minus a boolean, which torch refuses too; use ~")
     if x.value is not None:
-        return trace.constant(-x.value)
-    return trace.node(f"-{x.inside(UNARY)}", UNARY, x.kind)
+        negative = trace.constant(-x.value)
+        return negative if x.is_number else fitted(trace, negative, x.dtype)
+    made = trace.node(f"-{x.inside(UNARY)}", UNARY, x.kind)
+    if x.kind != "int":
+        return made
+    low, high = bounds(x)
+    return fitted(trace, made, x.dtype, (-high, -low))
 
 
 @handles("positive", "clone", "detach", "contiguous", "item", "alias", "cpu", "cuda")
@@ -133,12 +158,18 @@ def absolute(trace: Trace, x: Any) -> Symbol:
     (x,) = trace.operands(x)
     if x.kind == "bool":
         raise CannotTrace("abs() of a boolean, which torch refuses too")
-    return trace.node(f"abs({x.text})", ATOM, x.kind)
+    made = trace.node(f"abs({x.text})", ATOM, x.kind)
+    if x.kind != "int":
+        return made
+    low, high = bounds(x)
+    return fitted(trace, made, x.dtype, (0, max(-low, high)))
 
 
 @handles("sign", "sgn")
 def sign(trace: Trace, x: Any) -> Symbol:
-    return where(trace, less(trace, 0, x), 1, where(trace, less(trace, x, 0), -1, 0))
+    (x,) = trace.operands(x)
+    made = where(trace, less(trace, 0, x), 1, where(trace, less(trace, x, 0), -1, 0))
+    return typed(trace, made, x.dtype, (-1, 1)) if x.kind == "int" else made
 
 
 # --- shifts and logic ------------------------------------------------------------------------
@@ -201,7 +232,11 @@ def bitwise_not(trace: Trace, x: Any) -> Symbol:
     (x,) = integers(trace, "~", x)
     if x.kind == "bool" and x.value is not None:
         return trace.constant(not x.value)
-    return trace.node(f"~{x.inside(UNARY)}", UNARY, x.kind)
+    made = trace.node(f"~{x.inside(UNARY)}", UNARY, x.kind)
+    if x.kind != "int":
+        return made
+    low, high = bounds(x)
+    return fitted(trace, made, x.dtype, (~high, ~low))
 
 
 def truths(trace: Trace, *xs: Any) -> Any:
@@ -253,6 +288,8 @@ def compare(trace: Trace, a: Any, sign: Any, b: Any) -> Symbol:
         a, b = as_float(trace, a), as_float(trace, b)
     elif a.kind != b.kind:
         a, b = as_int(trace, a), as_int(trace, b)
+    if a.kind == b.kind == "int":
+        check_numbers(result_dtype(a, b), a, b)  # eager torch compares exactly, torch.vmap bends
     return trace.node(
         f"{a.inside(COMPARISON + 1)} {sign} {b.inside(COMPARISON + 1)}", COMPARISON, "bool"
     )
@@ -321,9 +358,20 @@ def where(trace: Trace, condition: Any, x: Any = None, y: Any = None) -> Symbol:
             bitwise_and(trace, bitwise_not(trace, condition), y),
         )
     x, y = common(trace, x, y)
-    return trace.node(
+    made = trace.node(
         f"where({condition.text}, {x.text}, {y.text})", ATOM, x.kind, parts=(condition, x, y)
     )
+    return either(trace, made, x, y)
+
+
+def either(trace: Trace, made: Symbol, x: Symbol, y: Symbol) -> Symbol:
+    """An expression whose value is that of one of two operands of one kind."""
+    if made.kind != "int":
+        return made
+    dtype = result_dtype(x, y)
+    check_numbers(dtype, x, y)
+    (x_low, x_high), (y_low, y_high) = bounds(x), bounds(y)
+    return typed(trace, made, dtype, (min(x_low, y_low), max(x_high, y_high)))
 
 
 @handles("Tensor.where")
@@ -333,7 +381,9 @@ def where_method(trace: Trace, x: Any, condition: Any, y: Any) -> Symbol:
 
 @handles("masked_fill")
 def masked_fill(trace: Trace, x: Any, condition: Any, value: Any) -> Symbol:
-    return where(trace, condition, value, x)
+    (x,) = trace.operands(x)
+    made = where(trace, condition, value, x)
+    return fitted(trace, made, x.dtype, bounds(made)) if x.kind == made.kind == "int" else made
 
 
 def extreme(trace: Trace, name: Any, a: Any, b: Any) -> Symbol:
@@ -341,7 +391,7 @@ def extreme(trace: Trace, name: Any, a: Any, b: Any) -> Symbol:
     if a.kind == b.kind == "bool":
         return logical_and(trace, a, b) if name == "min" else logical_or(trace, a, b)
     a, b = common(trace, a, b)
-    return trace.node(f"{name}({a.text}, {b.text})", ATOM, a.kind)
+    return either(trace, trace.node(f"{name}({a.text}, {b.text})", ATOM, a.kind), a, b)
 
 
 @handles("minimum", "min")

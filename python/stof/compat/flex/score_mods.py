@@ -64,8 +64,8 @@ def trace(score_mod: Any, shape: Shape, device: torch.device) -> Traced:
     return traced
 
 
-# Scalars of the host that score_mods use on a GPU: copied when they change, not in every call. Found
-# by the user's tensor, of which a copy in a table's element type would be new in every call.
+# Scalars of the host that score_mods use on a GPU: copied when they change, not in every
+# call. Found by the user's tensor: its copy in a table's element type would be new in every call.
 _scalars: OrderedDict[tuple, tuple] = OrderedDict()
 _MAX_SCALARS = 64
 

@@ -36,10 +36,18 @@ DTYPE_OF_KIND = {"bool": torch.bool, "int": torch.int64, "float": torch.float32}
 class Symbol:
     """An expression of the indices (and of `score`), standing for a tensor without dimensions."""
 
-    __slots__ = ("trace", "text", "binds", "kind", "value", "parts")
+    __slots__ = ("trace", "text", "binds", "kind", "value", "parts", "int_dtype", "bounds")
 
     def __init__(
-        self, trace: Trace, text: str, binds: int, kind: str, value: Any = None, parts: Any = None
+        self,
+        trace: Trace,
+        text: str,
+        binds: int,
+        kind: str,
+        value: Any = None,
+        parts: Any = None,
+        int_dtype: Any = None,
+        bounds: tuple[int, int] | None = None,
     ) -> None:
         self.trace = trace
         self.text = text
@@ -47,6 +55,8 @@ class Symbol:
         self.kind = kind  # "bool", "int" or "float"
         self.value = value  # of a constant, else None
         self.parts = parts  # of a where(): its three operands, else None
+        self.int_dtype = int_dtype  # of an integer: torch's type, None of a number of Python
+        self.bounds = bounds  # of an integer: its least and largest value; None where unknown
 
     def inside(self, binds: int) -> str:
         """The text as an operand of something that binds that tightly."""
@@ -59,7 +69,12 @@ class Symbol:
 
     @property
     def dtype(self) -> Any:
-        return DTYPE_OF_KIND[self.kind]
+        return self.int_dtype or DTYPE_OF_KIND[self.kind]
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a constant without a type of its own, which takes that of the other."""
+        return self.value is not None and self.int_dtype is None
 
     @property
     def device(self) -> Any:

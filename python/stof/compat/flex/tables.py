@@ -11,6 +11,7 @@ import torch
 
 from ...errors import InvalidArgument
 from .failures import CannotTrace
+from .integers import NARROW, limits, typed
 from .symbols import ATOM, KIND_OF_DTYPE, Symbol
 
 if TYPE_CHECKING:
@@ -184,7 +185,24 @@ class Tables:
         for dimension, index in enumerate(indices):
             self.extents.append((name, dimension, index.text, tensor.shape[dimension]))
         text = f"{name}[{', '.join(index.text for index in indices)}]"
-        return self.trace.node(text, ATOM, kind)
+        symbol = self.trace.node(text, ATOM, kind)
+        if kind != "int":
+            return symbol
+        return typed(self.trace, symbol, tensor.dtype, self._bounds(tensor))
+
+    def _bounds(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """Of what a table of integers gives. Tables of score modifications may change at any time,
+        and a sum of two int64 is torch's whatever they hold."""
+        if self.trace.has_floats or tensor.dtype not in NARROW:
+            return limits(tensor.dtype)
+        return self.trace.memo.of("bounds", tensor, _bounds_of)
+
+
+def _bounds_of(tensor: torch.Tensor) -> tuple[int, int]:
+    if tensor.numel() == 0:
+        return 0, 0
+    low, high = torch.stack(tensor.detach().aminmax()).tolist()
+    return min(low, 0), max(high, 0)  # a read outside of it gives 0
 
 
 class PartialTable:
@@ -266,7 +284,7 @@ def index_tensor(trace: Trace, tensor: torch.Tensor, index: Any) -> Any:
 
 def as_table_dtype(tensor: torch.Tensor) -> torch.Tensor:
     """In an element type that tables can have, the values unchanged except of float64."""
-    if tensor.dtype in (torch.uint8, torch.int8, torch.int16):
+    if tensor.dtype in NARROW and tensor.dtype != torch.int32:
         return tensor.to(torch.int32)
     if tensor.dtype == torch.float64:
         return tensor.to(torch.float32)

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from .conversions import HANDLERS, as_float
 from .failures import CannotTrace
 from .functions import bitwise_and, bitwise_not, less_equal
+from .integers import NARROW, widened
 from .symbols import ATOM, KIND_OF_DTYPE, UNARY, Symbol
 from .tables import (
     Memo,
@@ -74,13 +75,15 @@ class Trace:
             raise CannotTrace(f"the expression is longer than {_MAX_TEXT} characters")
         return Symbol(self, text, binds, kind, None, parts)
 
-    def constant(self, value: Any) -> Symbol:
+    def constant(self, value: Any, int_dtype: Any = None) -> Symbol:
+        """`int_dtype` of an integer that is a tensor's; a number of Python has none."""
         if isinstance(value, bool):
             return Symbol(self, str(value), ATOM, "bool", value)
         if isinstance(value, int):
             if abs(value) >= 2**63:
                 raise CannotTrace(f"{value} does not fit into 64 bits")
-            return Symbol(self, str(value), ATOM if value >= 0 else UNARY, "int", value)
+            binds = ATOM if value >= 0 else UNARY
+            return Symbol(self, str(value), binds, "int", value, int_dtype=int_dtype)
         if math.isnan(value):
             raise CannotTrace("the constant NaN")
         return Symbol(self, repr(value), UNARY if repr(value)[0] == "-" else ATOM, "float", value)
@@ -115,7 +118,8 @@ class Trace:
             )
         if self.has_floats:
             return self.tables.read(tensor.reshape(1), [self.constant(0)], tensor)
-        return self.constant(self.memo.of("value", tensor, torch.Tensor.item))
+        dtype = tensor.dtype if tensor.dtype in NARROW else torch.int64
+        return self.constant(self.memo.of("value", tensor, torch.Tensor.item), dtype)
 
     def kind_of_table(self, tensor: torch.Tensor) -> str:
         kind = KIND_OF_DTYPE.get(tensor.dtype)
@@ -149,8 +153,10 @@ class Trace:
             return low, table
 
         low, table = self.memo.of("members", members, listed)
+        x = widened(self, x)
+        place = x - low if low else x
         found = self.node(
-            f"{self.tables.name(table)}[{(x - low if low else x).text}]", ATOM, "bool"
+            f"{self.tables.name(table)}[{place.text}]", ATOM, "bool"
         )
         return bitwise_and(
             self, less_equal(self, low, x), found
@@ -266,7 +272,10 @@ def _run(trace: Trace, arguments: tuple[Symbol, ...]) -> Symbol:
 
 
 def _variables(trace: Trace) -> tuple[Symbol, ...]:
-    return tuple(Symbol(trace, name, ATOM, "int") for name in "bhqk")
+    return tuple(
+        Symbol(trace, name, ATOM, "int", int_dtype=torch.int64, bounds=(0, 2**31 - 1))
+        for name in "bhqk"
+    )
 
 
 def trace_mask(function: Any, device: torch.device, memo: Memo) -> Traced:

@@ -2,12 +2,15 @@
 needs neither torch.vmap nor the library."""
 
 import numpy
+import torch
 
 
 class _Table:
     def __init__(self, tensor):
         tensor = tensor.cpu()
-        self.values = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+        if tensor.dtype != torch.bool:
+            tensor = tensor.float() if tensor.is_floating_point() else tensor.long()
+        self.values = tensor.numpy()
 
     def __getitem__(self, indices):
         indices = numpy.broadcast_arrays(*(indices if isinstance(indices, tuple) else (indices,)))

@@ -1,4 +1,4 @@
-"""What is kept of the tensors that a score_mod reads, from one call to the next and for CUDA graphs."""
+"""What is kept of the tensors that a score_mod reads: from call to call, and for CUDA graphs."""
 
 import gc
 

@@ -55,8 +55,6 @@ class _Watch(TorchFunctionMode):
         for made in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(made, torch.Tensor):
                 self._made[id(made)] = made
-                if func.__name__ == "__get__":  # an attribute that is a view, such as b.data
-                    self._note(args, True)
         return result
 
 

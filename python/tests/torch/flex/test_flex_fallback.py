@@ -111,18 +111,6 @@ def test_heads_and_batches_are_told_apart_where_they_matter():
     assert_close(flex_attention(q, k, v, block_mask=block_mask), expected)
 
 
-def test_views_of_a_head_count_as_reading_it():
-    """h.data is an attribute, as h.shape is, but has the head in it."""
-
-    def mod(b, h, q, kv):
-        return q * 0.5 + h.data >= kv
-
-    case = Case(mod, None, 3, 20, 20)
-    with pytest.warns(TraceWarning):
-        block_mask = create_block_mask(*case, device=DEVICE)
-    assert torch.equal(pairs(block_mask), torch_pairs(*case))
-
-
 def branches(b, h, q, kv):
     return q >= kv if q > 5 else kv >= q
 

@@ -141,6 +141,9 @@ class BlockListPlan:
         """As Plan.run(), with the lists of the last update(). q, k, v and out have a last stride of 1."""
         framework = framework_for(q)
         framework.check_no_grad(q, k, v)
+        framework.check_no_grad_of(
+            dict(alibi=alibi, bias=bias, sink=sink, position_bias=position_bias), ()
+        )
         extras = (alibi, bias, sink, position_bias)
         call = prepare(self._problem, self._device, framework, (q, k, v), out, lse, extras)
         if call.copies or call.widened:

@@ -153,6 +153,7 @@ class DecodePlan:
         """
         framework = framework_for(q)
         framework.check_no_grad(q, k, v)
+        framework.check_no_grad_of(dict(alibi=alibi, sink=sink), ())
         if out is None:
             out = framework.empty(self._out_shape, self._problem.dtype, q)
         if lse is None and self._problem.return_lse:

@@ -93,6 +93,10 @@ def judge(record, current, name="kernels"):
         if not record["not_run_because"].strip():
             return False, f"was not made from these sources ({where}) and does not say why; {advice(name)}"
         return True, f"these sources were not run on a GPU: {record['not_run_because']} (last run: {where})"
+    if record.get("unfinished"):
+        names = ", ".join(record["unfinished"][:3])
+        return False, (f"is of a run that was ended early or chose some tests: {len(record['unfinished'])} did not "
+                       f"finish ({names}...) on {where}; {advice(name)}")
     if record["failed"] > 0:
         return False, f"{record['failed']} checks failed on {where}; mend them, then {advice(name)}"
     if record["passed"] == 0:

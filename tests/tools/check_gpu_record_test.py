@@ -97,6 +97,12 @@ class CheckGpuRecord(unittest.TestCase):
         self.write_record(passed=0)
         self.expect_bad("no check passed")
 
+    def test_refuses_a_run_that_was_ended_early(self):
+        self.write_record(unfinished=["core/test_b.py", "ops/test_c.py"])
+        self.expect_bad("ended early", "2 did not finish", "core/test_b.py", "scripts/gpu_check")
+        self.write_record(unfinished=[])
+        self.assertEqual(self.run_tool()[0], 0)
+
     def test_each_record_has_sources_of_its_own(self):
         self.write_record()
         self.write("python/stof/attention.py", "p")

@@ -1,0 +1,22 @@
+#pragma once
+// BERT's stack of layers as a graph.
+
+#include "graph/graph.h"
+#include "model/bert_config.h"
+
+namespace stof::model {
+
+/// The graph of `rows` packed tokens. Inputs: "ids" and "positions", int32 [rows]. Weights are
+/// named by their role in BertWeights: "word_embeddings", "position_embeddings",
+/// "segment_embeddings", "embedding_norm.gamma", "layer.3.query_key_value.weight" (query, key and
+/// value one below the other, [3 hidden, hidden]), "layer.3.query_key_value.bias",
+/// "layer.3.attention_output.weight", "layer.3.attention_norm.beta", "layer.3.intermediate.weight",
+/// "layer.3.output.weight", "layer.3.output_norm.gamma". Matrices, tables and biases are of
+/// `dtype`, gamma and beta float32. The result is the last layer's output, [rows, hidden].
+///
+/// A layer has 14 operators: matmul, bias (query, key, value), attention, matmul, bias, add,
+/// layer_norm, matmul, bias, activation, matmul, bias, add, layer_norm. Throws InvalidArgument for
+/// no rows, or a dtype other than float32, float16 and bfloat16.
+graph::Graph build_bert_graph(const BertConfig& config, std::int64_t rows, DType dtype);
+
+}  // namespace stof::model

@@ -1,0 +1,298 @@
+#pragma once
+// Operators over whole rows in one kernel: a short program of steps, each done to a row that stays in
+// registers as float32, from its first load to its last store. A row has one or more warps; without a
+// norm no thread waits for another.
+
+#include "elementwise/activation.cuh"
+#include "ptx/grid.cuh"
+#include "ptx/types.cuh"
+
+namespace stof {
+
+/// Mirrored by src/codegen/row_program.h, which says what each does.
+enum class RowStep {
+  kAddRow,
+  kAddTable,
+  kAddVector,
+  kMultiplyRow,
+  kScale,
+  kRelu,
+  kGeluErf,
+  kGeluTanh,
+  kSilu,
+  kLayerNorm,
+  kRmsNorm,
+  kStore,
+};
+
+/// `wide`: the vectors the step reads are float32, not elements.
+struct RowInstruction {
+  RowStep step;
+  int operand;
+  bool wide;
+};
+
+/// A matrix, a vector, a table or a list of ids.
+struct RowOperand {
+  const void* data;
+  i64 stride;  // from row to row, in elements; 0: the same row for all
+};
+
+/// Mirrored by src/backend/cuda/rows/row_program.h.
+struct RowProgramParams {
+  static constexpr int kMaxOperands = 12;
+  RowOperand operands[kMaxOperands];
+  i64 rows;
+  float epsilon;
+};
+
+/// kVector elements, one memory transaction of a thread.
+template <int kVector>
+struct alignas(2 * kVector) VectorPack {
+  u32 words[kVector / 2];
+};
+
+/// Config: Element, kWidth (columns), kVector (8 or 4, divides kWidth), kWarps of a row, kRows of a
+/// block (1 where kWarps > 1), kCount and instruction(i).
+template <class Config>
+struct ProgramRow {
+  using Element = typename Config::Element;
+  static constexpr int kVector = Config::kVector;
+  using Packed = VectorPack<kVector>;
+  static constexpr int kPacks = Config::kWidth / kVector;
+  static constexpr int kThreads = 32 * Config::kWarps;  // of a row
+  static constexpr int kSteps = (kPacks + kThreads - 1) / kThreads;
+
+  float values[kSteps][kVector];
+
+  static __device__ __forceinline__ int thread() {
+    return static_cast<int>(threadIdx.x) % kThreads;
+  }
+  static __device__ __forceinline__ i64 index() {
+    return static_cast<i64>(blockIdx.x) * Config::kRows + static_cast<int>(threadIdx.x) / kThreads;
+  }
+
+  /// visit(step, pack index) for each pack of this thread.
+  template <class Visit>
+  static __device__ __forceinline__ void for_each_pack(const Visit& visit) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int at = step * kThreads + thread();
+      if (kPacks % kThreads == 0 || at < kPacks) visit(step, at);
+    }
+  }
+
+  /// value = function(value), for every column.
+  template <class Function>
+  __device__ __forceinline__ void map(const Function& function) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[step][i] = function(values[step][i]);
+  }
+
+  /// Pack `at` of a row of elements.
+  static __device__ __forceinline__ void load(const void* row, int at, float (&out)[kVector]) {
+    const Packed packed = static_cast<const Packed*>(row)[at];
+#pragma unroll
+    for (int i = 0; i < kVector / 2; ++i) {
+      out[2 * i] = Element::low(packed.words[i]);
+      out[2 * i + 1] = Element::high(packed.words[i]);
+    }
+  }
+
+  /// The same of a row of float32 where `kWide`.
+  template <bool kWide>
+  static __device__ __forceinline__ void load_vector(const void* row, int at,
+                                                     float (&out)[kVector]) {
+    if constexpr (kWide) {
+      const float4* const quads = static_cast<const float4*>(row) + at * (kVector / 4);
+#pragma unroll
+      for (int i = 0; i < kVector / 4; ++i) {
+        const float4 quad = quads[i];
+        out[4 * i] = quad.x;
+        out[4 * i + 1] = quad.y;
+        out[4 * i + 2] = quad.z;
+        out[4 * i + 3] = quad.w;
+      }
+    } else {
+      load(row, at, out);
+    }
+  }
+
+  static __device__ __forceinline__ const void* row_of(const RowOperand& operand, i64 row) {
+    return static_cast<const unsigned short*>(operand.data) + row * operand.stride;
+  }
+
+  template <bool kWide>
+  __device__ __forceinline__ void add(const void* row) {
+    for_each_pack([&](int step, int at) {
+      float more[kVector];
+      load_vector<kWide>(row, at, more);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[step][i] += more[i];
+    });
+  }
+
+  __device__ __forceinline__ void multiply(const void* row) {
+    for_each_pack([&](int step, int at) {
+      float more[kVector];
+      load(row, at, more);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[step][i] *= more[i];
+    });
+  }
+
+  __device__ __forceinline__ void store(void* row) const {
+    for_each_pack([&](int step, int at) {
+      Packed packed;
+#pragma unroll
+      for (int i = 0; i < kVector / 2; ++i)
+        packed.words[i] = Element::pack(values[step][2 * i], values[step][2 * i + 1]);
+      static_cast<Packed*>(row)[at] = packed;
+    });
+  }
+
+  /// Sum over the row, the same in every thread of it.
+  static __device__ __forceinline__ float sum_over_row(float mine) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset >>= 1)
+      mine += __shfl_xor_sync(0xffffffffu, mine, offset);
+    if constexpr (Config::kWarps > 1) {
+      __shared__ float partial[Config::kWarps];
+      __syncthreads();  // the values of an earlier sum have been read
+      if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = mine;
+      __syncthreads();
+      mine = 0;
+#pragma unroll
+      for (int warp = 0; warp < Config::kWarps; ++warp) mine += partial[warp];
+    }
+    return mine;
+  }
+
+  /// Sum of (value - centre)^2 over the row. The packs of no column count nothing.
+  __device__ __forceinline__ float squares_around(float centre) const {
+    float squares = 0;
+    for_each_pack([&](int step, int) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i)
+        squares += (values[step][i] - centre) * (values[step][i] - centre);
+    });
+    return sum_over_row(squares);
+  }
+
+  /// (x - mean) / sqrt(variance + epsilon) * gamma + beta; the variance is that of the centred values,
+  /// so that a large mean does not cancel.
+  template <bool kWide>
+  __device__ __forceinline__ void layer_norm(const void* gamma, const void* beta, float epsilon) {
+    float sum = 0;
+    for_each_pack([&](int step, int) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum += values[step][i];
+    });
+    const float mean = sum_over_row(sum) * (1.0f / Config::kWidth);
+    const float variance = squares_around(mean) * (1.0f / Config::kWidth);
+    const float inverse = 1.0f / sqrtf(variance + epsilon);
+    for_each_pack([&](int step, int at) {
+      float scale[kVector], shift[kVector];
+      load_vector<kWide>(gamma, at, scale);
+      load_vector<kWide>(beta, at, shift);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i)
+        values[step][i] = (values[step][i] - mean) * inverse * scale[i] + shift[i];
+    });
+  }
+
+  /// x / sqrt(mean of squares + epsilon) * gamma.
+  template <bool kWide>
+  __device__ __forceinline__ void rms_norm(const void* gamma, float epsilon) {
+    const float inverse = 1.0f / sqrtf(squares_around(0) * (1.0f / Config::kWidth) + epsilon);
+    for_each_pack([&](int step, int at) {
+      float scale[kVector];
+      load_vector<kWide>(gamma, at, scale);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[step][i] *= inverse * scale[i];
+    });
+  }
+};
+
+namespace row_program {
+
+/// The vectors' lines, into this SM's cache; nothing that the previous kernel may write.
+template <class Config, int kAt>
+__device__ __forceinline__ void touch_weights(const RowProgramParams& params) {
+  if constexpr (kAt < Config::kCount) {
+    constexpr RowInstruction now = Config::instruction(kAt);
+    constexpr int kVectors = now.step == RowStep::kLayerNorm                                    ? 2
+                             : now.step == RowStep::kAddVector || now.step == RowStep::kRmsNorm ? 1
+                                                                                                : 0;
+    constexpr int kBytes = Config::kWidth * (now.wide ? 4 : 2), kLine = 128;
+#pragma unroll
+    for (int vector = 0; vector < kVectors; ++vector)
+      for (int at = static_cast<int>(threadIdx.x) * kLine; at < kBytes;
+           at += 32 * Config::kWarps * Config::kRows * kLine)
+        ptx::touch_global(static_cast<const char*>(params.operands[now.operand + vector].data) +
+                          at);
+    touch_weights<Config, kAt + 1>(params);
+  }
+}
+
+template <class Config, int kAt>
+__device__ __forceinline__ void run_steps(ProgramRow<Config>& row, const RowProgramParams& params,
+                                          i64 index) {
+  if constexpr (kAt < Config::kCount) {
+    using R = ProgramRow<Config>;
+    constexpr RowInstruction now = Config::instruction(kAt);
+    constexpr RowStep kStep = now.step;
+    const RowOperand& operand = params.operands[now.operand];
+    if constexpr (kStep == RowStep::kAddRow) {
+      row.template add<false>(R::row_of(operand, index));
+    } else if constexpr (kStep == RowStep::kAddTable) {
+      const i32 id = static_cast<const i32*>(operand.data)[index];
+      row.template add<false>(R::row_of(params.operands[now.operand + 1], id));
+    } else if constexpr (kStep == RowStep::kAddVector) {
+      row.template add<now.wide>(operand.data);
+    } else if constexpr (kStep == RowStep::kMultiplyRow) {
+      row.multiply(R::row_of(operand, index));
+    } else if constexpr (kStep == RowStep::kScale) {
+      const u32 word = *static_cast<const unsigned short*>(R::row_of(operand, index));
+      const float factor = R::Element::low(word);
+      row.map([&](float x) { return x * factor; });
+    } else if constexpr (kStep == RowStep::kRelu) {
+      row.map([](float x) { return relu(x); });
+    } else if constexpr (kStep == RowStep::kGeluErf) {
+      row.map([](float x) { return gelu_erf(x); });
+    } else if constexpr (kStep == RowStep::kGeluTanh) {
+      row.map([](float x) { return gelu_tanh(x); });
+    } else if constexpr (kStep == RowStep::kSilu) {
+      row.map([](float x) { return silu(x); });
+    } else if constexpr (kStep == RowStep::kLayerNorm) {
+      row.template layer_norm<now.wide>(operand.data, params.operands[now.operand + 1].data,
+                                        params.epsilon);
+    } else if constexpr (kStep == RowStep::kRmsNorm) {
+      row.template rms_norm<now.wide>(operand.data, params.epsilon);
+    } else {
+      static_assert(kStep == RowStep::kStore);
+      row.store(const_cast<void*>(R::row_of(operand, index)));
+    }
+    run_steps<Config, kAt + 1>(row, params, index);
+  }
+}
+
+}  // namespace row_program
+
+/// Starts from a row of zeros. Early start: only weights are read before the previous kernel has ended.
+template <class Config>
+__device__ __forceinline__ void run_row_program(const RowProgramParams& params) {
+  using R = ProgramRow<Config>;
+  ptx::allow_next_kernel();
+  row_program::touch_weights<Config, 0>(params);
+  ptx::wait_for_previous_kernel();
+  const i64 index = R::index();
+  if (index >= params.rows) return;
+  R row;
+  row.map([](float) { return 0.0f; });
+  row_program::run_steps<Config, 0>(row, params, index);
+}
+
+}  // namespace stof

@@ -9,6 +9,7 @@ nothing; "real" computes 16 tokens on one thread, or launches them. The goals ar
 """
 
 import argparse
+import itertools
 import json
 import time
 
@@ -45,20 +46,20 @@ def measure(framework, qkv, device):
     plan._run, again.plan_run = idle, lambda: idle
     try:
         result["mocked_run_us"] = microseconds(lambda: plan.run(*qkv))
-        stof.attention(*qkv, mask)
-        cached = stof.cache.plans
-        for kept in list(cached._plans.values()):
-            kept._run = idle
-        # The same mask object, and another that is equal, which the plan cache has to find.
-        equal = masks.window(7, 0) & masks.causal()
+        for kept in (mask, masks.causal() & masks.window(6, 0)):
+            stof.attention(*qkv, kept)
+        for cached in list(stof.cache.plans._plans.values()):
+            cached._run = idle
+        # The same mask object; two masks in turn; equal ones, which the plan cache finds by content.
         result["mocked_attention_us"] = microseconds(lambda: stof.attention(*qkv, mask))
-        stof.attention(*qkv, equal)
-
-        def alternate(state=[False]):
-            state[0] = not state[0]
-            return stof.attention(*qkv, mask if state[0] else equal)
-
-        result["mocked_attention_alternating_us"] = microseconds(alternate)
+        others = itertools.cycle([mask, masks.causal() & masks.window(6, 0)])
+        result["mocked_attention_two_masks_us"] = microseconds(
+            lambda: stof.attention(*qkv, next(others))
+        )
+        equal = itertools.cycle([masks.window(7, 0) & masks.causal() for _ in range(50)])
+        result["mocked_attention_equal_masks_us"] = microseconds(
+            lambda: stof.attention(*qkv, next(equal))
+        )
     finally:
         plan._run, again.plan_run = native, quick
         stof.cache_clear()

@@ -84,6 +84,8 @@ class Again:
         torch = self._torch
         if torch._num_modes() > 0 or torch._jit_state() is not None:
             return False
+        if torch.is_transformed():
+            return False
         if q.is_neg() or k.is_neg() or v.is_neg():
             return False
         if torch._is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
@@ -119,7 +121,7 @@ class Again:
             if not addresses & (FULL_ALIGNMENT - 1) and not torch.is_capturing():
                 instance = self._streams.get((stream, FULL_ALIGNMENT))
             if instance is None:  # another stream or alignment, or a graph is recorded
-                status = plan._launch(torch, call, addresses, None)
+                status = plan._launch(torch, call, addresses)
             else:
                 self._options.stream = stream
                 status = plan_run()(instance.handle, *self._arguments)

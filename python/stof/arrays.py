@@ -8,327 +8,26 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from contextlib import nullcontext
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Sequence
 
 from ._native import structs
 from .errors import InvalidArgument, Unsupported
-
-Signature = tuple[Any, ...]
-
-
-class Device(NamedTuple):
-    """Where memory is: the CPU, or the GPU of that number."""
-
-    kind: str
-    ordinal: int = 0
-
-    def __str__(self) -> str:
-        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.ordinal}"
-
-
-CPU = Device("cpu")
-
-
-class View(NamedTuple):
-    """An array's memory. Strides count elements."""
-
-    data: int
-    dtype: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    device: Device
-
-    @property
-    def dtype_name(self) -> str:
-        return structs.DTYPE_NAMES[self.dtype]
-
-    def last_stride_is_one(self) -> bool:
-        return not self.shape or self.shape[-1] <= 1 or self.strides[-1] == 1
-
-
-class Framework:
-    """What a call needs of an array library. One object each, made when its arrays are first seen."""
-
-    name: str
-
-    #: Equal for arrays that differ only in where their memory is; cheap.
-    signature: Callable[[Any], Signature]
-    #: The address of the first element; cheap.
-    pointer: Callable[[Any], int]
-
-    def view(self, array: Any, argument: str) -> View:
-        raise NotImplementedError
-
-    def empty(self, shape: tuple[int, ...], dtype: int, like: Any) -> Any:
-        """A new contiguous array on the device of `like`."""
-        raise NotImplementedError
-
-    def contiguous(self, array: Any) -> Any:
-        """A row-major copy."""
-        raise NotImplementedError
-
-    def to_float32(self, array: Any) -> Any:
-        """An exact copy of a 16-bit floating-point array."""
-        raise NotImplementedError
-
-    #: Whether something lowers the element types of operands, as torch.autocast does.
-    is_autocast: Callable[[], bool] = staticmethod(lambda: False)
-
-    def is_traced(self, q: Any, k: Any, v: Any) -> bool:
-        """Whether somebody records operators in place of running them."""
-        return False
-
-    def check_no_grad(self, q: Any, k: Any, v: Any) -> None:
-        """Raises where gradients would be asked for."""
-
-    def check_no_grad_of(self, operands: dict[str, Any], tables: Sequence[Any]) -> None:
-        """The same for operands other than q, k and v, by name, and score tables."""
-
-    def is_one(self, array: Any) -> bool:
-        raise NotImplementedError
-
-    def is_writable(self, array: Any) -> bool:
-        raise NotImplementedError
-
-
-def _dtype_error(argument: str, got: object) -> InvalidArgument:
-    return InvalidArgument(
-        f"{argument}: expected a plain numeric or boolean element type in this machine's byte "
-        f"order, got {got}; convert it first"
-    )
-
-
-_BYTE_OF = ctypes.c_char.from_buffer
-
-
-class _NumPy(Framework):
-    name = "NumPy"
-
-    def __init__(self, numpy: Any) -> None:
-        self._numpy = numpy
-        self._codes: dict[Any, int] = {}
-        self._dtypes: dict[int, Any] = {}
-
-    def is_one(self, array: Any) -> bool:
-        return isinstance(array, self._numpy.ndarray)
-
-    def is_writable(self, array: Any) -> bool:
-        return bool(array.flags.writeable)
-
-    @staticmethod
-    def signature(array: Any) -> Signature:
-        return (array.shape, array.strides, array.dtype)
-
-    @staticmethod
-    def pointer(array: Any) -> int:
-        if array.flags.carray:  # contiguous and writable: four times as quick as the interface below
-            try:
-                return ctypes.addressof(_BYTE_OF(array))
-            except (TypeError, ValueError, BufferError):
-                pass  # no elements, or of a type that Python's buffers do not know
-        return int(array.__array_interface__["data"][0])
-
-    def dtype_code(self, dtype: Any, argument: str) -> int:
-        code = self._codes.get(dtype)
-        if code is None:
-            name = dtype.name
-            if not dtype.isnative or name not in structs.DTYPE_CODES or dtype.names is not None:
-                raise _dtype_error(argument, dtype)
-            code = self._codes[dtype] = structs.DTYPE_CODES[name]
-            self._dtypes[code] = dtype
-        return code
-
-    def dtype(self, code: int) -> Any:
-        found = self._dtypes.get(code)
-        if found is None:
-            name = structs.DTYPE_NAMES[code]
-            try:
-                found = self._numpy.dtype(name)
-            except TypeError:
-                try:
-                    import ml_dtypes  # gives NumPy bfloat16
-                except ImportError:
-                    raise Unsupported(
-                        f"dtype: NumPy has no {name} by itself; install ml_dtypes, or use float32"
-                    ) from None
-                found = self._numpy.dtype(getattr(ml_dtypes, name))
-            self._dtypes[code] = found
-        return found
-
-    def view(self, array: Any, argument: str) -> View:
-        size = array.dtype.itemsize
-        code = self.dtype_code(array.dtype, argument)
-        if any(stride % size for stride in array.strides):
-            raise InvalidArgument(
-                f"{argument}: expected strides that are multiples of the element size {size}, got "
-                f"{array.strides} bytes; pass numpy.ascontiguousarray({argument})"
-            )
-        strides = tuple(stride // size for stride in array.strides)
-        if 0 in array.shape:  # NumPy gives them strides of 0; nothing is read
-            strides = (1,) * len(strides)
-        return View(self.pointer(array), code, array.shape, strides, CPU)
-
-    def empty(self, shape: tuple[int, ...], dtype: int, like: Any) -> Any:
-        return self._numpy.empty(shape, self._dtypes.get(dtype) or self.dtype(dtype))
-
-    def contiguous(self, array: Any) -> Any:
-        return self._numpy.array(array, order="C", copy=True)
-
-    def to_float32(self, array: Any) -> Any:
-        return array.astype(self._numpy.float32)
-
-
-class _Torch(Framework):
-    name = "torch"
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self._tensor = torch.Tensor
-        self._plain = (torch.Tensor, torch.nn.Parameter)
-        names = {"bool": torch.bool, **{n: getattr(torch, n, None) for n in structs.DTYPE_NAMES}}
-        self._codes = {t: structs.DTYPE_CODES[n] for n, t in names.items() if t is not None}
-        self._dtypes = {code: dtype for dtype, code in self._codes.items()}
-        self._is_grad_enabled = torch.is_grad_enabled
-        #: Whether torch.autocast is on for some device.
-        self.is_autocast: Callable[[], bool] = getattr(
-            torch._C, "_is_any_autocast_enabled", lambda: True
-        )
-        self._num_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
-        #: torch.jit.trace's, else None.
-        self._jit_state = getattr(torch._C, "_get_tracing_state", lambda: None)
-        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        #: The current stream of a GPU, as a number.
-        self.current_stream: Callable[[int], int] = raw or (
-            lambda ordinal: int(torch.cuda.current_stream(ordinal).cuda_stream)
-        )
-        self.empty_like = torch.empty_like
-        #: The GPU that is current on this thread.
-        self.current_device: Callable[[], int] = getattr(
-            torch._C, "_cuda_getDevice", torch.cuda.current_device
-        )
-        #: Whether the current stream is being recorded into a CUDA graph.
-        self.is_capturing: Callable[[], bool] = getattr(
-            torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
-        )
-
-    def is_one(self, array: Any) -> bool:
-        return isinstance(array, self._tensor)
-
-    def is_writable(self, array: Any) -> bool:
-        return True
-
-    @staticmethod
-    def signature(array: Any) -> Signature:
-        return (array.shape, array.stride(), array.dtype, array.device, array.is_neg())
-
-    @staticmethod
-    def pointer(array: Any) -> int:
-        return int(array.data_ptr())
-
-    def has_gpu(self) -> bool:
-        """Whether torch finds one: without, its calls raise errors of its own."""
-        return bool(self._torch.cuda.is_available())
-
-    def scope(self, ordinal: int) -> Any:
-        """Makes a GPU torch's current device, and the one before it again on leaving. Without a GPU
-        nothing, so that the library says what is missing."""
-        if not self.has_gpu():
-            return nullcontext()
-        return self._torch.cuda.device(ordinal)
-
-    def is_current(self, ordinal: int) -> bool:
-        return bool(self.current_device() == ordinal)
-
-    def is_traced(self, q: Any, k: Any, v: Any) -> bool:
-        """True where there is no memory to read, or where somebody records operators: fake and meta
-        tensors, modes and subclasses (torch_compiles() tells of torch.compile). They see the custom
-        operators of stof.torch_ops."""
-        plain, tensor = self._plain, self._tensor
-        if type(k) not in plain and not isinstance(k, tensor):
-            return False  # no tensor at all, which the checks of a call refuse
-        if type(v) not in plain and not isinstance(v, tensor):
-            return False
-        return (
-            q.is_meta
-            or type(q) not in plain
-            or type(k) not in plain
-            or type(v) not in plain
-            or self._num_modes() > 0
-            or self._jit_state() is not None
-        )
-
-    def check_no_grad_of(self, operands: dict[str, Any], tables: Sequence[Any]) -> None:
-        """The same for operands other than q, k and v."""
-        if not self._is_grad_enabled():
-            return
-        named = [*operands.items(), *((f"score_tables[{i}]", x) for i, x in enumerate(tables))]
-        for name, array in named:
-            if array is not None and getattr(array, "requires_grad", False):
-                raise Unsupported(
-                    f"{name}: expected a tensor without gradients because stof has no backward pass, got "
-                    "requires_grad=True while gradients are enabled; call it under torch.no_grad() or "
-                    "torch.inference_mode(), or pass .detach()"
-                )
-
-    def check_no_grad(self, q: Any, k: Any, v: Any) -> None:
-        if not self._is_grad_enabled():
-            return
-        names = [n for n, t in zip("qkv", (q, k, v)) if getattr(t, "requires_grad", False)]
-        if names:
-            raise Unsupported(
-                f"{', '.join(names)}: expected tensors without gradients because stof has no "
-                "backward pass, got requires_grad=True while gradients are enabled; call it under "
-                "torch.no_grad() or torch.inference_mode(), or pass .detach()"
-            )
-
-    def dtype_code(self, dtype: Any, argument: str) -> int:
-        code = self._codes.get(dtype)
-        if code is None:
-            raise _dtype_error(argument, dtype)
-        return code
-
-    def view(self, array: Any, argument: str) -> View:
-        if array.layout is not self._torch.strided:
-            raise InvalidArgument(
-                f"{argument}: expected a dense (strided) tensor, got layout {array.layout}; pass "
-                f"{argument}.to_dense()"
-            )
-        if array.is_neg():
-            raise InvalidArgument(
-                f"{argument}: expected a tensor whose memory holds its values, got a negated view; pass "
-                f"{argument}.resolve_neg()"
-            )
-        device = array.device
-        if device.type not in ("cpu", "cuda"):
-            raise InvalidArgument(
-                f"{argument}: expected a tensor on the CPU or a CUDA device, got {device}"
-            )
-        where = CPU if device.type == "cpu" else Device("cuda", device.index)
-        code = self.dtype_code(array.dtype, argument)
-        return View(array.data_ptr(), code, tuple(array.shape), array.stride(), where)
-
-    def empty(self, shape: tuple[int, ...], dtype: int, like: Any) -> Any:
-        return self._torch.empty(shape, dtype=self._dtypes[dtype], device=like.device)
-
-    def contiguous(self, array: Any) -> Any:
-        return array.clone(memory_format=self._torch.contiguous_format)
-
-    def to_float32(self, array: Any) -> Any:
-        return array.to(self._torch.float32)
-
+from .framework import CPU, Device, Framework, View
+from .values import whole
+from .numpy_arrays import NumPy
+from .torch_arrays import Torch
 
 _frameworks: dict[str, Any] = {}
 
 
-def torch_framework() -> _Torch | None:
+def torch_framework() -> Torch | None:
     """torch's, where the program has imported torch."""
     found = _frameworks.get("torch")
     if found is None:
         torch = sys.modules.get("torch")
         if torch is None or not hasattr(torch, "Tensor"):  # absent, or just being imported
             return None
-        found = _frameworks["torch"] = _Torch(torch)
+        found = _frameworks["torch"] = Torch(torch)
     return found
 
 
@@ -338,13 +37,13 @@ def torch_compiles() -> bool:
     return torch is not None and hasattr(torch, "compiler") and torch.compiler.is_compiling()
 
 
-def numpy_framework() -> _NumPy | None:
+def numpy_framework() -> NumPy | None:
     found = _frameworks.get("numpy")
     if found is None:
         numpy = sys.modules.get("numpy")
         if numpy is None or not hasattr(numpy, "ndarray"):
             return None
-        found = _frameworks["numpy"] = _NumPy(numpy)
+        found = _frameworks["numpy"] = NumPy(numpy)
     return found
 
 
@@ -449,7 +148,7 @@ def device_of(device: Any) -> Device:
         return CPU
     if kind == "cuda" and (not ordinal or ordinal.isdecimal()):
         if ordinal:
-            return Device("cuda", int(ordinal))
+            return Device("cuda", whole(int(ordinal), "device", bits=32))
         torch = torch_framework()
         if torch is not None and torch._torch.cuda.is_available():
             return Device("cuda", torch._torch.cuda.current_device())

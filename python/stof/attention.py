@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arrays import Framework, adopt, framework_of, hand_back, torch_compiles
+from .arrays import adopt, framework_of, hand_back, torch_compiles
+from .framework import Framework
 from .cache import plans, recent
 from .mask import Mask
 from .planning import Plan, plan as make_plan
@@ -65,6 +66,7 @@ def attention(
             scale, softcap = scale_and_softcap(scale, softcap)
     options = (scale, enable_gqa, alignment, softcap, return_lse)
     bare = alibi is bias is sink is position_bias is score_mod is None
+    found = None
     if bare and plan is None and not compiles:
         found = recent.plan_for(mask, options)
         if found is not None:
@@ -73,6 +75,8 @@ def attention(
                 plans.count_hit()
                 return again.run(found, q, k, v)
     framework = None if compiles else framework_of(q)
+    if framework is not None:
+        framework.check_operands(dict(q=q, k=k, v=v))
     if compiles or (
         framework is not None and framework.name == "torch" and framework.is_traced(q, k, v)
     ):
@@ -117,6 +121,9 @@ def attention(
         q, k, v = torch_ops.lowered(q, k, v)
     table = None if position_bias is None else position_table(position_bias)
     modified = None if score_mod is None else ScoreMod.of(score_mod)
+    if found is not None and framework.name == "NumPy" and found.takes(framework, q, k, v):
+        plans.count_hit()
+        return found.run(q, k, v)
     if plan is None:
         plan = _find(
             framework,

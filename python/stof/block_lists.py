@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Sequence
 
-from ._native import check, json_of, library, structs_gpu
+from ._native import check, json_of, library, structs, structs_gpu
 from .arrays import int64_array
 from .calls import prepare
 from .gpu_operands import Handle, current_stream, framework_for, gpu_of, pointer_to, target_of
-from .native_plan import device_scope
+from .values import extent, truth, wholes
+from .native_plan import device_scope, stream_scope
 from .problem import PositionBias, Problem
 
 
@@ -74,12 +75,16 @@ class BlockListPlan:
             position_bias=position_bias,
             return_lse=return_lse,
         )
-        sizes = None if key_block_sizes is None else int64_array(list(key_block_sizes))
+        sizes = (
+            None
+            if key_block_sizes is None
+            else int64_array(wholes(key_block_sizes, "key_block_sizes"))
+        )
         shape = structs_gpu.BlockListShape(
-            per_kv_head=per_kv_head,
-            block_q=block_q,
-            block_kv=block_kv,
-            max_blocks=max_blocks,
+            per_kv_head=truth(per_kv_head, "per_kv_head"),
+            block_q=extent(block_q, "block_q", 1),
+            block_kv=extent(block_kv, "block_kv", 1),
+            max_blocks=extent(max_blocks, "max_blocks", 0),
             expected_share=expected_share,
             key_block_sizes=sizes,
             num_key_block_sizes=0 if sizes is None else len(sizes),
@@ -117,10 +122,10 @@ class BlockListPlan:
             pointer_to(counts, "counts", self._device),
             pointer_to(ids, "ids", self._device),
         )
-        with device_scope(self._device):
+        with stream_scope(self._device, stream):
             check(
                 library().stof_block_list_plan_update(
-                    self._handle.value, *lists, current_stream(self._device, stream)
+                    self._handle.value, *lists, current_stream(self._device)
                 )
             )
 
@@ -140,41 +145,46 @@ class BlockListPlan:
     ) -> Any:
         """As Plan.run(), with the lists of the last update(). q, k, v and out have a last stride of 1."""
         framework = framework_for(q)
-        framework.check_no_grad(q, k, v)
-        framework.check_no_grad_of(
-            dict(alibi=alibi, bias=bias, sink=sink, position_bias=position_bias), ()
-        )
-        extras = (alibi, bias, sink, position_bias)
-        call = prepare(self._problem, self._device, framework, (q, k, v), out, lse, extras)
+        extras = dict(alibi=alibi, bias=bias, sink=sink, position_bias=position_bias)
+        framework.check_operands(dict(q=q, k=k, v=v, out=out, lse=lse, **extras))
+        with stream_scope(self._device, stream):
+            return self._run(framework, (q, k, v), out, lse, tuple(extras.values()))
+
+    def _run(
+        self, framework: Any, qkv: tuple[Any, ...], out: Any, lse: Any, extras: tuple[Any, ...]
+    ) -> Any:
+        """On the current stream."""
+        call = prepare(self._problem, self._device, framework, qkv, out, lse, extras)
         if call.copies or call.widened:
-            q, k, v = (
-                framework.contiguous(x) if i in call.copies else x for i, x in enumerate((q, k, v))
+            qkv = tuple(
+                framework.contiguous(x) if i in call.copies else x for i, x in enumerate(qkv)
             )
             extras = tuple(
                 framework.to_float32(x) if i in call.widened else x for i, x in enumerate(extras)
             )
-            call = prepare(self._problem, self._device, framework, (q, k, v), out, lse, extras)
+            call = prepare(self._problem, self._device, framework, qkv, out, lse, extras)
+        written = out, lse
         if out is None:
-            out = framework.empty(self._out_shape, self._problem.dtype, q)
+            out = framework.empty(self._out_shape, self._problem.dtype, qkv[0])
             call.out.data = framework.pointer(out)
         if lse is None and self._problem.return_lse:
-            lse = framework.empty(self._lse_shape, 0, q)
+            lse = framework.empty(self._lse_shape, structs.FLOAT32, qkv[0])
             call.lse.data = framework.pointer(lse)
-        with device_scope(self._device):
-            check(
-                library().stof_block_list_plan_run(
-                    self._handle.value, call.arguments[0], current_stream(self._device, stream)
-                )
+        check(
+            library().stof_block_list_plan_run(
+                self._handle.value, call.arguments[0], current_stream(self._device)
             )
+        )
+        framework.written(*written)
         return (out, lse) if self._problem.return_lse else out
 
     def check(self, *, stream: int | None = None) -> None:
         """Waits for the stream. Raises InvalidArgument naming batch, head, query block and value of the
         first wrong entry since the last check."""
-        with device_scope(self._device):
+        with stream_scope(self._device, stream):
             check(
                 library().stof_block_list_plan_check(
-                    self._handle.value, current_stream(self._device, stream)
+                    self._handle.value, current_stream(self._device)
                 )
             )
 

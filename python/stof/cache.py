@@ -11,6 +11,8 @@ from .planning import Plan
 
 #: Plans kept for attention() and varlen_attention(); a plan of a GPU holds some device memory.
 MAX_PLANS = 256
+#: Masks whose last plans a thread finds by identity.
+MAX_RECENT = 8
 
 
 class CacheInfo(NamedTuple):
@@ -69,28 +71,32 @@ plans = PlanCache(MAX_PLANS)
 
 
 class _Recent(threading.local):
-    """The plan of this thread's last call of attention(): the next one mostly has the same mask."""
+    """The plans of this thread's last calls of attention(), by mask object: a model has a few masks, which
+    its layers take in turn."""
 
-    mask: Any = None
-    options: Any = None
-    plan: Plan | None = None
-    generation = -1
+    def __init__(self) -> None:
+        #: id of the mask -> the mask, which keeps its id, options, plan. The oldest first.
+        self._entries: dict[int, tuple[Any, Any, Plan]] = {}
+        self._generation = -1
 
     def plan_for(self, mask: Any, options: Any) -> Plan | None:
         """Where it is for this very mask; layouts are left to the caller to compare."""
-        if (
-            self.plan is not None
-            and self.mask is mask
-            and self.options == options
-            and self.generation == plans.generation
-        ):
-            return self.plan
-        return None
+        entry = self._entries.get(id(mask))
+        if entry is None or entry[1] != options or self._generation != plans.generation:
+            return None
+        return entry[2]
 
     def keep(self, mask: Any, options: Any, plan: Plan) -> None:
-        if mask is None or isinstance(mask, (Mask, str)):  # arrays may change in place
-            self.mask, self.options, self.plan = mask, options, plan
-            self.generation = plans.generation
+        if not (mask is None or isinstance(mask, (Mask, str))):  # arrays may change in place
+            return
+        entries = self._entries
+        if self._generation != plans.generation:
+            entries.clear()
+            self._generation = plans.generation
+        entries.pop(id(mask), None)
+        if len(entries) >= MAX_RECENT:
+            del entries[next(iter(entries))]
+        entries[id(mask)] = (mask, options, plan)
 
 
 recent = _Recent()

@@ -7,7 +7,8 @@ import ctypes
 from typing import Any, Sequence
 
 from ._native import structs
-from .arrays import Device, Framework, View, framework_of, native_tensor
+from .arrays import framework_of, native_tensor
+from .framework import Device, Framework, View
 from .errors import InvalidArgument
 from .problem import Problem
 

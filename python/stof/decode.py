@@ -9,9 +9,10 @@ from ._native import check, json_of, library, structs, structs_gpu
 from .errors import InvalidArgument
 from .gpu_operands import Handle, current_stream, framework_for, gpu_of, pointer_to, target_of
 from .mask import Mask
-from .native_plan import device_scope
+from .native_plan import device_scope, stream_scope
 from .planning import mask_of
-from .problem import Problem, extent, flag, whole
+from .values import extent, whole
+from .problem import Problem, flag
 
 
 class DecodePlan:
@@ -152,35 +153,30 @@ class DecodePlan:
         sees nothing gives 0 and -inf.
         """
         framework = framework_for(q)
-        framework.check_no_grad(q, k, v)
-        framework.check_no_grad_of(dict(alibi=alibi, sink=sink), ())
-        if out is None:
-            out = framework.empty(self._out_shape, self._problem.dtype, q)
-        if lse is None and self._problem.return_lse:
-            lse = framework.empty(self._lse_shape, structs.FLOAT32, q)
-        operands = dict(
-            q=q,
-            k=k,
-            v=v,
-            out=out,
-            lse=lse,
-            lengths=lengths,
-            page_table=page_table,
-            alibi_slopes=alibi,
-            sink=sink,
-        )
+        operands = dict(q=q, k=k, v=v, out=out, lse=lse, alibi=alibi, sink=sink)
+        framework.check_operands(operands)
+        operands.update(lengths=lengths, page_table=page_table)
+        with stream_scope(self._device, stream):
+            return self._run(framework, operands)
+
+    def _run(self, framework: Any, operands: dict[str, Any]) -> Any:
+        """On the current stream."""
+        written = operands["out"], operands["lse"]
+        if operands["out"] is None:
+            operands["out"] = framework.empty(self._out_shape, self._problem.dtype, operands["q"])
+        if operands["lse"] is None and self._problem.return_lse:
+            operands["lse"] = framework.empty(self._lse_shape, structs.FLOAT32, operands["q"])
         tensors = structs_gpu.DecodeTensors()
         for name, array in operands.items():
-            shown = "alibi" if name == "alibi_slopes" else name
-            setattr(tensors, name, pointer_to(array, shown, self._device))
-        with device_scope(self._device):
-            check(
-                library().stof_decode_plan_run(
-                    self._handle.value,
-                    ctypes.byref(tensors),
-                    current_stream(self._device, stream),
-                )
+            field = "alibi_slopes" if name == "alibi" else name
+            setattr(tensors, field, pointer_to(array, name, self._device))
+        check(
+            library().stof_decode_plan_run(
+                self._handle.value, ctypes.byref(tensors), current_stream(self._device)
             )
+        )
+        framework.written(*written)
+        out, lse = operands["out"], operands["lse"]
         return (out, lse) if self._problem.return_lse else out
 
     def __repr__(self) -> str:

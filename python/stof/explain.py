@@ -9,6 +9,7 @@ from typing import Any
 from ._native import json_of, library, structs
 from .arrays import int64_array
 from .errors import InvalidArgument, Unsupported
+from .values import whole
 from .planning import Plan, mask_of
 from .problem import Problem
 
@@ -84,7 +85,9 @@ def explain(
             )
         described, asked = found, Problem.of_arguments(**problem)
     model = structs.GpuModel(
-        compute_capability=compute_capability, num_sms=num_sms, alignment=pointer_alignment
+        compute_capability=whole(compute_capability, "compute_capability", bits=32),
+        num_sms=whole(num_sms, "num_sms", bits=32),
+        alignment=whole(pointer_alignment, "pointer_alignment", bits=32),
     )
     native = asked.native()
     if asked.cu_seqlens_q is not None and asked.cu_seqlens_kv is not None:

@@ -6,7 +6,8 @@ import ctypes
 from typing import Any
 
 from ._native import library, structs
-from .arrays import Device, View, device_of, native_tensor, torch_framework
+from .arrays import device_of, native_tensor, torch_framework
+from .framework import Device, View
 from .errors import InvalidArgument, Unsupported
 
 
@@ -69,12 +70,10 @@ def view_of(array: Any, name: str, device: Device) -> View:
     return view
 
 
-def current_stream(device: Device, stream: int | None) -> int | None:
-    """`stream` or torch's current one, as the library takes it (None: the default stream)."""
+def current_stream(device: Device) -> int | None:
+    """torch's current one, as the library takes it (None: the default stream)."""
     torch = torch_framework()
-    if stream is None and torch is not None:
-        stream = torch.current_stream(device.ordinal)
-    return stream or None
+    return None if torch is None else torch.current_stream(device.ordinal) or None
 
 
 def pointer_to(array: Any, name: str, device: Device) -> Any:

@@ -10,6 +10,7 @@ from . import identity
 from ._native import bytes_of, check, encoded, json_of, library, structs, text_of
 from .arrays import adopt, native_tensor
 from .errors import InvalidArgument
+from .values import whole
 
 _FINGERPRINT_BYTES = 33  # 32 hexadecimal digits and a NUL
 
@@ -75,14 +76,21 @@ class Mask:
     def visible(self, q: int, k: int, *, batch: int = 0, head: int = 0) -> bool:
         """Whether query q sees key k. A mask with parts that depend on the lengths must be bound."""
         result = ctypes.c_int32()
-        check(library().stof_mask_visible(self._handle, batch, head, q, k, ctypes.byref(result)))
+        asked = (whole(batch, "batch"), whole(head, "head"), whole(q, "q"), whole(k, "k"))
+        check(library().stof_mask_visible(self._handle, *asked, ctypes.byref(result)))
         return bool(result.value)
 
     def keys(self, q: int, seq_kv: int, *, batch: int = 0, head: int = 0) -> list[int]:
         """The keys below seq_kv that query q sees, ascending."""
         function = library().stof_mask_visible_keys
         count = ctypes.c_int64()
-        asked = (self._handle, batch, head, q, seq_kv)
+        asked = (
+            self._handle,
+            whole(batch, "batch"),
+            whole(head, "head"),
+            whole(q, "q"),
+            whole(seq_kv, "seq_kv"),
+        )
         check(function(*asked, 0, None, ctypes.byref(count)))
         found = (ctypes.c_int64 * count.value)()
         check(function(*asked, count.value, found, ctypes.byref(count)))
@@ -136,7 +144,9 @@ class Mask:
         """A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a square
         of them where a side is longer than max_cells."""
         shape = self._shape_with(seq_q, seq_kv, batch, head, alignment)
-        options = structs.DrawOptions(batch=batch, head=head, max_cells=max_cells)
+        options = structs.DrawOptions(
+            batch=batch, head=head, max_cells=whole(max_cells, "max_cells")
+        )
         return text_of(
             library().stof_mask_draw_text, self._handle, ctypes.byref(shape), ctypes.byref(options)
         )
@@ -164,7 +174,7 @@ class Mask:
             kind=structs.DRAW_KINDS[kind],
             batch=batch,
             head=head,
-            max_pixels=max_pixels,
+            max_pixels=whole(max_pixels, "max_pixels"),
             title=None if title is None else title.encode("ascii", "replace"),
         )
         return bytes_of(
@@ -219,6 +229,7 @@ class Mask:
     ) -> structs.ScoreShape:
         """A shape that has that batch entry and head, and as many as the mask's arrays have."""
         entries, heads = _extents(json.loads(self.to_json()))
+        batch, head = whole(batch, "batch"), whole(head, "head")
         return _score_shape(seq_q, seq_kv, max(entries, batch + 1), max(heads, head + 1), alignment)
 
     def _natural_shape(self) -> tuple[int, int] | None:
@@ -309,10 +320,10 @@ def _score_shape(
         )
     return structs.ScoreShape(
         alignment=structs.ALIGNMENTS[alignment],
-        batch=batch,
-        num_heads=num_heads,
-        seq_q=seq_q,
-        seq_kv=seq_q if seq_kv is None else seq_kv,
+        batch=whole(batch, "batch"),
+        num_heads=whole(num_heads, "num_heads"),
+        seq_q=whole(seq_q, "seq_q"),
+        seq_kv=whole(seq_q if seq_kv is None else seq_kv, "seq_kv"),
     )
 
 

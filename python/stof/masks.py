@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import json
-import operator
 from typing import Any, Iterable, Sequence
 
 from ._native import encoded, library, structs
-from .arrays import CPU, adopt, native_tensor
+from .arrays import adopt, native_tensor
+from .framework import CPU
 from .errors import InvalidArgument
+from .values import truth, whole, wholes
 from .mask import Mask, from_json, made
 
 
@@ -79,31 +80,8 @@ def predicate(text: str, /, **tables: Any) -> Mask:
 # --- primitives -----------------------------------------------------------------------------------
 
 
-def _integer(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InvalidArgument(f"{name}: expected a whole number, got {value!r}") from None
-
-
-def _integers(values: Any, name: str) -> list[int]:
-    if hasattr(values, "tolist"):  # NumPy and torch
-        values = values.tolist()
-    try:
-        items = list(values)
-    except TypeError:
-        raise InvalidArgument(f"{name}: expected a list of whole numbers, got {values!r}") from None
-    return [_integer(value, f"{name}[{i}]") for i, value in enumerate(items)]
-
-
 def _node(op: str, **fields: Any) -> Mask:
     return from_json(json.dumps({"op": op, **fields}))
-
-
-def _flag(value: Any, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidArgument(f"{name}: expected True or False, got {value!r}")
-    return value
 
 
 def all() -> Mask:  # noqa: A001  the algebra's name
@@ -118,85 +96,85 @@ def none() -> Mask:
 
 def causal(offset: int = 0) -> Mask:
     """k <= q + offset."""
-    return _node("causal", offset=_integer(offset, "offset"))
+    return _node("causal", offset=whole(offset, "offset"))
 
 
 def window(left: int, right: int) -> Mask:
     """q - left <= k <= q + right, both inclusive; a negative extent is unbounded on that side."""
-    return _node("window", left=_integer(left, "left"), right=_integer(right, "right"))
+    return _node("window", left=whole(left, "left"), right=whole(right, "right"))
 
 
 def chunked(n: int) -> Mask:
     """q and k in the same chunk of n tokens."""
-    return _node("chunked", n=_integer(n, "n"))
+    return _node("chunked", n=whole(n, "n"))
 
 
 def block_causal(n: int) -> Mask:
     """floor(k/n) <= floor(q/n): causal between blocks, full inside one (block diffusion)."""
-    return _node("block_causal", n=_integer(n, "n"))
+    return _node("block_causal", n=whole(n, "n"))
 
 
 def block_window(block: int, left: int, right: int) -> Mask:
     """floor(q/block) - left <= floor(k/block) <= floor(q/block) + right; negative is unbounded."""
     return _node(
         "block_window",
-        block=_integer(block, "block"),
-        left=_integer(left, "left"),
-        right=_integer(right, "right"),
+        block=whole(block, "block"),
+        left=whole(left, "left"),
+        right=whole(right, "right"),
     )
 
 
 def prefix(n: int) -> Mask:
     """The first n keys, for every query (prefix-LM: causal() | prefix(n))."""
-    return _node("prefix", n=_integer(n, "n"))
+    return _node("prefix", n=whole(n, "n"))
 
 
 def sink(n: int) -> Mask:
     """prefix(n) under its streaming name."""
-    return _node("sink", n=_integer(n, "n"))
+    return _node("sink", n=whole(n, "n"))
 
 
 def global_(rows: int = 0, cols: int = 0) -> Mask:
     """The first `rows` queries see everything, the first `cols` keys are seen by all ("global" in
     text)."""
-    return _node("global", rows=_integer(rows, "rows"), cols=_integer(cols, "cols"))
+    return _node("global", rows=whole(rows, "rows"), cols=whole(cols, "cols"))
 
 
 def global_tokens(tokens: Iterable[int], rows: bool = True, cols: bool = True) -> Mask:
     """The listed tokens see everything (rows) and are seen by all (cols)."""
     return _node(
         "global_tokens",
-        tokens=_integers(tokens, "tokens"),
-        rows=_flag(rows, "rows"),
-        cols=_flag(cols, "cols"),
+        tokens=wholes(tokens, "tokens"),
+        rows=truth(rows, "rows"),
+        cols=truth(cols, "cols"),
     )
 
 
 def dilated(window: int, rate: int) -> Mask:
     """|q - k| <= window and q - k a multiple of rate."""
-    return _node("dilated", window=_integer(window, "window"), rate=_integer(rate, "rate"))
+    return _node("dilated", window=whole(window, "window"), rate=whole(rate, "rate"))
 
 
 def strided(local: int, stride: int) -> Mask:
     """|q - k| <= local or q - k a multiple of stride (Child et al. 2019, arXiv 1904.10509)."""
-    return _node("strided", local=_integer(local, "local"), stride=_integer(stride, "stride"))
+    return _node("strided", local=whole(local, "local"), stride=whole(stride, "stride"))
 
 
 def summary(stride: int, count: int) -> Mask:
     """k mod stride >= stride - count: the summary columns of the fixed pattern, ibid."""
-    return _node("summary", stride=_integer(stride, "stride"), count=_integer(count, "count"))
+    return _node("summary", stride=whole(stride, "stride"), count=whole(count, "count"))
 
 
 def document(lengths: Iterable[int]) -> Mask:
     """Packed documents of these lengths, one after the other: q and k in the same one. Tokens past
     their sum see nothing. For a document's number per token use
     ``predicate("doc[q] == doc[k]", doc=ids)``."""
-    return _node("document", lengths=_integers(lengths, "lengths"))
+    return _node("document", lengths=wholes(lengths, "lengths"))
 
 
 def key_lengths(lengths: Iterable[int]) -> Mask:
     """k < lengths[b] for batch entry b (right padding); one length serves all entries."""
-    return _node("key_lengths", lengths=_integers(lengths, "lengths"))
+    return _node("key_lengths", lengths=wholes(lengths, "lengths"))
 
 
 def neighbourhood(
@@ -212,18 +190,18 @@ def neighbourhood(
     windows."""
     return _node(
         "neighbourhood",
-        grid=_integers(grid, "grid"),
-        kernel=_integers(kernel, "kernel"),
-        dilation=_integers(dilation, "dilation"),
-        tile=_integers(tile, "tile"),
-        shift=_integers(shift, "shift"),
+        grid=wholes(grid, "grid"),
+        kernel=wholes(kernel, "kernel"),
+        dilation=wholes(dilation, "dilation"),
+        tile=wholes(tile, "tile"),
+        shift=wholes(shift, "shift"),
     )
 
 
 def tree(parents: Iterable[int], prefix: int = 0) -> Mask:
     """k < prefix, or node k - prefix is node q or one of its ancestors; parents[i] < i, -1 for a root
     (speculative decoding)."""
-    return _node("tree", parents=_integers(parents, "parents"), prefix=_integer(prefix, "prefix"))
+    return _node("tree", parents=wholes(parents, "parents"), prefix=whole(prefix, "prefix"))
 
 
 def intervals(begin: Iterable[Iterable[int]], end: Iterable[Iterable[int]]) -> Mask:
@@ -231,8 +209,8 @@ def intervals(begin: Iterable[Iterable[int]], end: Iterable[Iterable[int]]) -> M
     arXiv 2410.01359)."""
     return _node(
         "intervals",
-        begin=[_integers(row, f"begin[{i}]") for i, row in enumerate(begin)],
-        end=[_integers(row, f"end[{i}]") for i, row in enumerate(end)],
+        begin=[wholes(row, f"begin[{i}]") for i, row in enumerate(begin)],
+        end=[wholes(row, f"end[{i}]") for i, row in enumerate(end)],
     )
 
 
@@ -248,14 +226,14 @@ def blocks(
     Blocks of block_q x block_kv tokens, or ragged ones of row_sizes and col_sizes."""
     return _node(
         "blocks",
-        block_q=_integer(block_q, "block_q"),
-        block_kv=_integer(block_kv, "block_kv"),
+        block_q=whole(block_q, "block_q"),
+        block_kv=whole(block_kv, "block_kv"),
         heads=[
-            [_integers(row, f"heads[{h}][{r}]") for r, row in enumerate(rows)]
+            [wholes(row, f"heads[{h}][{r}]") for r, row in enumerate(rows)]
             for h, rows in enumerate(heads)
         ],
-        row_sizes=_integers(row_sizes, "row_sizes"),
-        col_sizes=_integers(col_sizes, "col_sizes"),
+        row_sizes=wholes(row_sizes, "row_sizes"),
+        col_sizes=wholes(col_sizes, "col_sizes"),
     )
 
 
@@ -271,14 +249,14 @@ def random_blocks(
     each block with probability `rate`; the same on every machine."""
     amount: dict[str, Any] = {}
     if count is not None:
-        amount["count"] = _integer(count, "count")
+        amount["count"] = whole(count, "count")
     if rate is not None:
         amount["rate"] = float(rate)
     return _node(
         "random_blocks",
-        block=_integer(block, "block"),
-        seed=_integer(seed, "seed"),
-        per_head=_flag(per_head, "per_head"),
+        block=whole(block, "block"),
+        seed=whole(seed, "seed"),
+        per_head=truth(per_head, "per_head"),
         **amount,
     )
 
@@ -288,8 +266,8 @@ def random(rate: float, seed: int = 0, per_head: bool = False) -> Mask:
     return _node(
         "random",
         rate=float(rate),
-        seed=_integer(seed, "seed"),
-        per_head=_flag(per_head, "per_head"),
+        seed=whole(seed, "seed"),
+        per_head=truth(per_head, "per_head"),
     )
 
 
@@ -304,7 +282,7 @@ def _tree(mask: Any, name: str) -> Any:
 
 def shifted(mask: Mask, dq: int = 0, dk: int = 0) -> Mask:
     """The mask asked at (q + dq, k + dk)."""
-    return _node("shifted", of=_tree(mask, "mask"), dq=_integer(dq, "dq"), dk=_integer(dk, "dk"))
+    return _node("shifted", of=_tree(mask, "mask"), dq=whole(dq, "dq"), dk=whole(dk, "dk"))
 
 
 def per_head(masks: Sequence[Mask]) -> Mask:
@@ -319,14 +297,14 @@ def per_batch(masks: Sequence[Mask]) -> Mask:
 
 def batch_entry(mask: Mask, entry: int) -> Mask:
     """What batch entry `entry` of the mask sees, for every batch entry."""
-    return _node("batch_entry", of=_tree(mask, "mask"), entry=_integer(entry, "entry"))
+    return _node("batch_entry", of=_tree(mask, "mask"), entry=whole(entry, "entry"))
 
 
 # --- presets --------------------------------------------------------------------------------------
 
 
 def _preset(name: str, **parameters: int) -> Mask:
-    arguments = ", ".join(f"{k}={_integer(v, k)}" for k, v in parameters.items())
+    arguments = ", ".join(f"{k}={whole(v, k)}" for k, v in parameters.items())
     return parse(f"{name}({arguments})")
 
 

@@ -13,8 +13,10 @@ from contextlib import nullcontext
 from typing import Any
 
 from ._native import check, json_of, library, structs, text_of
-from .arrays import CPU, Device, View, int64_array, native_tensor, torch_framework
+from .arrays import int64_array, native_tensor, torch_framework
+from .framework import CPU, Device, View
 from .errors import InvalidArgument
+from .values import extent
 from .mask import Mask
 from .problem import Problem
 
@@ -52,6 +54,20 @@ def device_scope(device: Device) -> Any:
     if device.kind == "cpu" or torch is None:
         return nullcontext()
     return torch.scope(device.ordinal)
+
+
+def stream_scope(device: Device, stream: Any) -> Any:
+    """The same, with a stream given by its number as the current one; None leaves it."""
+    torch = torch_framework()
+    if stream is None or torch is None or not torch.has_gpu():
+        return device_scope(device)
+    if isinstance(stream, torch._torch.cuda.Stream):
+        raise InvalidArgument(
+            "stream: expected the number of a stream, got a torch.cuda.Stream; pass its .cuda_stream, "
+            "or call inside `with torch.cuda.stream(...)`"
+        )
+    number = extent(stream, "stream", 0)
+    return torch.stream_scope(device.ordinal, number)
 
 
 def build(

@@ -8,12 +8,14 @@ from typing import Any, Sequence
 from . import identity, masks
 from ._native import check, library, structs
 from .again import Again
-from .arrays import CPU, Device, Framework, View, adopt, device_of, framework_of, hand_back
+from .arrays import adopt, device_of, framework_of, hand_back
+from .framework import CPU, Device, Framework, View
 from .arrays import torch_compiles, torch_framework
 from .calls import Call, prepare
 from .errors import InvalidArgument, Unsupported
 from .mask import Mask
-from .native_plan import FULL_ALIGNMENT, Instances, device_scope
+from .values import whole
+from .native_plan import FULL_ALIGNMENT, Instances, device_scope, stream_scope
 from .problem import PositionBias, Problem
 
 _MAX_CALLS = 16  # prepared calls that a thread keeps of a plan: one per layout of its arrays
@@ -90,6 +92,7 @@ class Plan:
         self._run = library().stof_plan_run
         shapes = problem.shapes()
         self._out_shape, self._lse_shape = shapes["out"], shapes["lse"]
+        self._qkv_shapes = shapes["q"], shapes["k"], shapes["v"]
         self._returns_lse = problem.return_lse
         self._name = identity.named(self)  # what compiled code holds in its place
 
@@ -138,6 +141,15 @@ class Plan:
     def __deepcopy__(self, memo: object) -> Plan:
         return self
 
+    def takes(self, framework: Framework, q: Any, k: Any, v: Any) -> bool:
+        """Whether these shapes and q's element type, in host memory, are the planned ones; run()
+        checks the rest."""
+        return (
+            (q.shape, getattr(k, "shape", None), getattr(v, "shape", None)) == self._qkv_shapes
+            and framework.dtype_code(q.dtype, "q") == self._problem.dtype
+            and self._device == CPU
+        )
+
     # --- running ---------------------------------------------------------------------------------
 
     def run(
@@ -170,7 +182,7 @@ class Plan:
         float32 and given where the plan was made with them; float16 and bfloat16 are widened.
 
         On a GPU it returns once the work is on the stream, torch's current one unless `stream` gives
-        another as a number. num_threads (CPU) 0 is all cores.
+        another as a number; new results and copies are then memory of that stream. num_threads (CPU) 0 is all cores.
 
         Returns out, or (out, lse) with return_lse; lse is the natural log. A row that sees nothing gives
         0 and -inf. Raises InvalidArgument naming the argument, what was expected and got.
@@ -210,28 +222,31 @@ class Plan:
                 dict(score_tables=score_tables, stream=stream, num_threads=num_threads),
             )
         if framework.name == "torch":
+            operands = dict(
+                q=q,
+                k=k,
+                v=v,
+                out=out,
+                lse=lse,
+                alibi=alibi,
+                bias=bias,
+                sink=sink,
+                position_bias=position_bias,
+            )
+            framework.check_operands(operands, score_tables)
             if framework.is_traced(q, k, v):
                 from . import torch_ops
 
                 return torch_ops.run(
                     self,
-                    q,
-                    k,
-                    v,
-                    out=out,
-                    lse=lse,
-                    alibi=alibi,
-                    bias=bias,
-                    sink=sink,
-                    position_bias=position_bias,
+                    **operands,
                     score_tables=score_tables,
                     stream=stream,
                     num_threads=num_threads,
                 )
-            framework.check_no_grad(q, k, v)
-            framework.check_no_grad_of(
-                dict(alibi=alibi, bias=bias, sink=sink, position_bias=position_bias), score_tables
-            )
+            if stream is not None and self._device != CPU:
+                with stream_scope(self._device, stream):
+                    return self.run(**operands, score_tables=score_tables, num_threads=num_threads)
         extras: tuple[Any, ...] = _NO_EXTRAS
         if alibi is not None or bias is not None or sink is not None or position_bias is not None:
             extras = (alibi, bias, sink, position_bias)
@@ -239,12 +254,6 @@ class Plan:
             extras = (*extras, *score_tables)
         call = self._call(framework, (q, k, v), out, lse, extras)
         if call.copies or call.widened:
-            if stream is not None and self._device.kind != "cpu":
-                # They would be made on another stream, and freed for others while this one reads.
-                raise InvalidArgument(
-                    "stream: expected operands with a last stride of 1, and extras in float32, beside a "
-                    "stream given by number, got others that must be copied; copy them on that stream"
-                )
             q, k, v = (
                 framework.contiguous(x) if i in call.copies else x for i, x in enumerate((q, k, v))
             )
@@ -254,6 +263,7 @@ class Plan:
             call = self._call(framework, (q, k, v), out, lse, extras)
 
         pointer, problem = framework.pointer, self._problem
+        given_out, given_lse = out, lse
         own = out is None and lse is None
         if out is None:
             out = framework.empty(self._out_shape, problem.dtype, q)
@@ -285,16 +295,19 @@ class Plan:
                 raise InvalidArgument(
                     f"stream: expected None because the plan is for the CPU, got {stream!r}"
                 )
-            call.options.num_threads = self.threads_of(num_threads)
+            asked = whole(num_threads, "num_threads", bits=32) if num_threads else 0
+            call.options.num_threads = self.threads_of(asked)
             status = self._run(self._instances.first.handle, *call.arguments)
         else:
             if num_threads:
                 raise InvalidArgument(
                     f"num_threads: expected 0 because the plan is for a GPU, got {num_threads}"
                 )
-            status = self._launch(framework, call, addresses, stream)
+            status = self._launch(framework, call, addresses)
         if status:
             check(status)
+        if not own:
+            framework.written(given_out, given_lse)
         if own and extras is _NO_EXTRAS and framework.name == "torch":
             self._local.again = Again(framework, self, call, q, k, v)
         return (out, lse) if self._returns_lse else out
@@ -335,17 +348,14 @@ class Plan:
             calls[key] = call
         return call
 
-    def _launch(self, framework: Any, call: Call, addresses: int, stream: int | None) -> int:
+    def _launch(self, framework: Any, call: Call, addresses: int) -> int:
         ordinal = self._device.ordinal
-        recording = False
-        if stream is None:
-            stream = framework.current_stream(ordinal)
+        stream = framework.current_stream(ordinal)
         alignment = FULL_ALIGNMENT
         if addresses & (FULL_ALIGNMENT - 1):
             alignment = addresses & -addresses  # the largest power of two that divides all
         if framework.is_current(ordinal):
-            recording = framework.is_capturing()
-            return self._start(call, stream, alignment, recording)
+            return self._start(call, stream, alignment, framework.is_capturing())
         with device_scope(self._device):
             return self._start(call, stream, alignment, framework.is_capturing())
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import Any
 
 from ._native import encoded, structs
 from .arrays import dtype_code, int64_array
 from .errors import InvalidArgument
+from .values import extent, whole
 from .score import Declaration, ScoreMod
 
+_FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
+_FLOAT32_MIN = 2.0**-126  # the smallest normal one
 _ATTENTION_DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -38,7 +40,8 @@ class PositionBias:
                 "position_bias: expected a stof.PositionBias, which says how distances fall into "
                 f"buckets, got {type(value).__name__}; pass stof.PositionBias(table=...)"
             )
-        buckets = value.num_buckets
+        buckets = whole(value.num_buckets, "position_bias.num_buckets")
+        distance = whole(value.max_distance, "position_bias.max_distance")
         if value.table is not None:
             extents: tuple[int, ...] = tuple(getattr(value.table, "shape", ()))
             if len(extents) != 2 or (buckets and extents[0] != buckets):
@@ -51,21 +54,7 @@ class PositionBias:
             raise InvalidArgument(
                 f"position_bias.num_buckets: expected at least 2, got {buckets}; give it or the table"
             )
-        return PositionBias(buckets, value.max_distance, value.bidirectional)
-
-
-def whole(value: Any, name: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InvalidArgument(f"{name}: expected a whole number, got {value!r}") from None
-
-
-def extent(value: Any, name: str, least: int) -> int:
-    number = whole(value, name)
-    if number < least:
-        raise InvalidArgument(f"{name}: expected at least {least}, got {number}")
-    return number
+        return PositionBias(buckets, distance, value.bidirectional)
 
 
 def _number(value: Any, name: str) -> float:
@@ -75,6 +64,8 @@ def _number(value: Any, name: str) -> float:
         raise InvalidArgument(f"{name}: expected a number, got {value!r}") from None
     if not math.isfinite(number):
         raise InvalidArgument(f"{name}: expected a finite number, got {number}")
+    if abs(number) > _FLOAT32_MAX:
+        raise InvalidArgument(f"{name}: expected a number that float32 can hold, got {number}")
     return number
 
 
@@ -167,6 +158,11 @@ class Problem:
         cap = _number(softcap, "softcap")
         if cap < 0:
             raise InvalidArgument(f"softcap: expected at least 0 (0 is none), got {cap}")
+        if 0 < cap < _FLOAT32_MIN:  # float32 would make it 0, which means none
+            raise InvalidArgument(
+                f"softcap: expected 0 (none) or at least {_FLOAT32_MIN}, float32's smallest normal "
+                f"number, got {cap}"
+            )
         modified = ScoreMod.of(score_mod)
         return Problem(
             dtype=code,

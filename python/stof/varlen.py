@@ -7,6 +7,7 @@ from typing import Any, Sequence
 from .arrays import device_of, framework_of, torch_compiles
 from .cache import plans
 from .errors import InvalidArgument
+from .values import whole
 from .mask import Mask
 from .planning import Plan, mask_of
 from .problem import PositionBias, Problem, scale_and_softcap
@@ -34,6 +35,8 @@ def lengths_of(cu_seqlens: Any, name: str) -> tuple[int, ...]:
             f"{name}: expected at least two whole numbers, 0 and the end of each sequence, got "
             f"{list(lengths)[:8]}"
         )
+    for i, end in enumerate(lengths):
+        whole(end, f"{name}[{i}]")
     if lengths[0] != 0 or any(b < a for a, b in zip(lengths, lengths[1:])):
         raise InvalidArgument(
             f"{name}: expected cumulative lengths that ascend from 0, got {list(lengths)[:8]}"
@@ -139,6 +142,8 @@ def varlen_attention(
     if not compiles:
         scale, softcap = scale_and_softcap(scale, softcap)
     framework = None if compiles else framework_of(q)
+    if framework is not None:
+        framework.check_operands(dict(q=q, k=k, v=v))
     if compiles or (
         framework is not None and framework.name == "torch" and framework.is_traced(q, k, v)
     ):

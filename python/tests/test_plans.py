@@ -230,3 +230,24 @@ def test_a_gpu_that_is_not_there():
         pytest.skip("this machine has a GPU")
     with pytest.raises(stof.NotFound, match="NVIDIA"):
         stof.plan("causal", **{**SHAPE, "dtype": "float16"}, device="cuda")
+
+
+def test_masks_in_turn_are_found_without_the_cache(qkv, monkeypatch):
+    stof.cache_clear()
+    used = [masks.causal(), masks.window(2, 0), "causal"]
+    expected = [stof.attention(*qkv, mask) for mask in used]
+    monkeypatch.setattr(stof.cache.plans, "get", None)
+    for mask, one in zip(used * 2, expected * 2):
+        np.testing.assert_array_equal(stof.attention(*qkv, mask), one)
+    monkeypatch.undo()
+    hits, misses = stof.cache_info()[:2]
+    assert (hits, misses) == (6, 3)
+    stof.attention(*qkv, used[0], softcap=2.0)  # other options and shapes are other plans
+    stof.attention(*(x[:, :, :9] for x in qkv), used[0])
+    stof.attention(*(x.astype(np.float16) for x in qkv), used[0])
+    assert stof.cache_info()[:2] == (hits, misses + 3)
+    with pytest.raises(stof.InvalidArgument, match="k: expected"):
+        stof.attention(qkv[0], qkv[1][:, :1], qkv[2], used[1])
+    stof.cache_clear()
+    np.testing.assert_array_equal(stof.attention(*qkv, used[1]), expected[1])
+    assert stof.cache_info().misses == 1

@@ -8,6 +8,7 @@ import pytest
 import stof
 from stof import errors, masks
 
+SHAPE = dict(batch=1, num_heads=2, seq_q=4, head_dim=8, dtype="float32")
 Q, K, V = oracle.arrays(1, 2, 4, 6, 5, 8)
 
 
@@ -142,3 +143,54 @@ def test_arrays_without_elements_give_what_empty_rows_give():
     assert stof.attention(none, some, some).shape == none.shape
     rows = np.zeros((0, 1, 4), np.float32)
     assert stof.varlen_attention(rows, rows, rows, [0, 0]).shape == rows.shape
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda q: stof.plan("causal", **{**SHAPE, "batch": 2**64 + 1}), "batch"),
+        (lambda q: stof.plan("causal", **{**SHAPE, "seq_q": 2**63}), "seq_q"),
+        (lambda q: stof.plan(None, **SHAPE, position_bias=stof.PositionBias(8, 2**64 + 9)),
+         "position_bias.max_distance"),
+        (lambda q: stof.varlen_attention(q[0], q[0], q[0], [0, 2**64 + 2]), r"cu_seqlens_q\[1\]"),
+        (lambda q: masks.causal(2**64), "offset"),
+        (lambda q: masks.document([3, 2**64 + 3]), r"lengths\[1\]"),
+        (lambda q: masks.sliding(2**64 + 1), "w"),
+        (lambda q: masks.causal().visible(2**64, 0), "q"),
+        (lambda q: masks.causal().keys(3, 2**64 + 4), "seq_kv"),
+        (lambda q: masks.causal().bind(2**64 + 4), "seq_q"),
+        (lambda q: masks.causal().stats(4, batch=2**64 + 1), "batch"),
+        (lambda q: masks.causal().draw(4, head=2**64), "head"),
+        (lambda q: masks.causal().draw(4, max_cells=2**64 + 8), "max_cells"),
+        (lambda q: masks.causal().png(4, max_pixels=2**64 + 8), "max_pixels"),
+        (lambda q: stof.explain("causal", **SHAPE, num_sms=2**32 + 1), "num_sms"),
+        (lambda q: stof.plan("causal", **SHAPE, device=f"cuda:{2**32}"), "device"),
+        (lambda q: stof.plan("causal", **SHAPE).run(q, q, q, num_threads=2**32 + 1), "num_threads"),
+    ],
+)  # fmt: skip
+def test_integers_that_c_would_wrap_are_refused(call, name):
+    with pytest.raises(
+        stof.InvalidArgument, match=f"^{name}: expected a whole number of (64|32) bits"
+    ):
+        call(np.ones((1, 2, 4, 8), np.float32))
+
+
+@pytest.mark.parametrize("softcap", [1e-39, 1e-300, 1e39])
+def test_softcaps_that_float32_cannot_hold_are_refused(softcap):
+    with pytest.raises(stof.InvalidArgument, match="softcap: expected .*float32"):
+        stof.plan("causal", **SHAPE, softcap=softcap)
+
+
+def test_masked_arrays_are_refused_by_name():
+    q = np.ones((1, 2, 4, 8), np.float32)
+    hidden = np.ma.masked_array(q, mask=np.zeros_like(q, bool))
+    stof.attention(q, q, q)
+    plan = stof.plan(None, **SHAPE)
+    plan.run(q, q, q)
+    for call in (stof.attention, plan.run):
+        with pytest.raises(stof.InvalidArgument, match="k: expected a plain .*MaskedArray"):
+            call(q, hidden, q)
+    with pytest.raises(stof.InvalidArgument, match="mask: expected a plain .*MaskedArray"):
+        stof.attention(q, q, q, np.ma.masked_array(np.ones((4, 4), bool)))
+    with pytest.raises(stof.InvalidArgument, match="bias: expected a plain .*MaskedArray"):
+        stof.attention(q, q, q, bias=np.ma.masked_array(np.ones((4, 4), np.float32)))

@@ -44,7 +44,10 @@ class TorchRun(unittest.TestCase):
 
     def test_a_cut_run_keeps_its_counts_and_says_what_did_not_finish(self):
         first, second, *others = RUN.all_files()
-        units = [self.unit(first, [SET_UP, PASSED, PASSED, self.done(0)], 0), self.unit(second, [PASSED], None)]
+        units = [
+            self.unit(first, [SET_UP, PASSED, PASSED, self.done(0)], 0),
+            self.unit(second, [PASSED], None),
+        ]
         record = RUN.record_of(units, "c0ffee", False)
         self.assertEqual((record["passed"], record["failed"]), (3, 0))
         self.assertEqual(record["unfinished"], [second, *others])
@@ -76,7 +79,9 @@ class TorchRun(unittest.TestCase):
 
     def test_takes_folders_files_and_options(self):
         files, options = RUN.chosen(["core", "-k", "vmap", "-x"])
-        self.assertEqual(list(files), [name for name in RUN.all_files() if name.startswith("core/")])
+        self.assertEqual(
+            list(files), [name for name in RUN.all_files() if name.startswith("core/")]
+        )
         self.assertEqual(options, ["-k", "vmap", "-x"])
         files, options = RUN.chosen([])
         self.assertEqual(sorted(files), RUN.all_files())

@@ -135,9 +135,7 @@ def run(
             "lse: expected none because the plan was made without return_lse, got an array; plan "
             "again with return_lse=True"
         )
-    q, k, v, alibi, bias, sink, position_bias = _operands(
-        q, k, v, alibi, bias, sink, position_bias
-    )
+    q, k, v, alibi, bias, sink, position_bias = _operands(q, k, v, alibi, bias, sink, position_bias)
     result, sums = operators.run(
         plan._name, q, k, v, alibi, bias, sink, position_bias, list(_operands(*score_tables))
     )

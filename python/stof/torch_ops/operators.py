@@ -13,15 +13,11 @@ from torch import Tensor
 
 from .. import identity
 from ..errors import InvalidArgument, Unsupported
+from ..torch_arrays import NO_GRADIENTS
 from . import resolved
 
 Result = Tuple[Tensor, Tensor]
 
-_NO_GRADIENTS = (
-    "expected tensors without gradients because stof has no backward pass, got "
-    "requires_grad=True while gradients are enabled; call it under torch.no_grad() or "
-    "torch.inference_mode(), or pass .detach()"
-)
 #: What callers call an operator's argument.
 _CALLERS_NAMES = {"position_table": "position_bias.table", "tables": "mask_function"}
 
@@ -72,10 +68,10 @@ def _refuse_gradients(op) -> None:
         names = [name for name, given in zip(arguments, inputs) if asks(given)]
         if names:  # torch 2.4 always asks
             shown = ", ".join(_CALLERS_NAMES.get(name, name) for name in names)
-            raise Unsupported(f"{shown}: {_NO_GRADIENTS}")
+            raise Unsupported(f"{shown}: {NO_GRADIENTS}")
 
     def backward(ctx, *gradients):
-        raise Unsupported(f"q, k, v: {_NO_GRADIENTS}")
+        raise Unsupported(f"q, k, v: {NO_GRADIENTS}")
 
     op.register_autograd(backward, setup_context=refuse)
 

@@ -16,22 +16,24 @@ from .settings import Settings
 
 #: What models hand down that was used before queries, keys and values were made, or is of no concern
 #: to attention. Anything else that is given and not honoured is refused by name.
-HARMLESS = frozenset((
-    "cache_position",
-    "deterministic",
-    "encoder_hidden_states",
-    "layer_idx",
-    "logits_to_keep",
-    "num_items_in_batch",
-    "output_hidden_states",
-    "output_router_logits",
-    "past_key_values",
-    "position_embeddings",
-    "position_ids",
-    "return_dict",
-    "token_type_ids",
-    "use_cache",
-))
+HARMLESS = frozenset(
+    (
+        "cache_position",
+        "deterministic",
+        "encoder_hidden_states",
+        "layer_idx",
+        "logits_to_keep",
+        "num_items_in_batch",
+        "output_hidden_states",
+        "output_router_logits",
+        "past_key_values",
+        "position_embeddings",
+        "position_ids",
+        "return_dict",
+        "token_type_ids",
+        "use_cache",
+    )
+)
 
 _REASONS = {
     "head_mask": 'it scales heads after the softmax; prune the heads, or use "eager"',

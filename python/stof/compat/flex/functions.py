@@ -84,8 +84,9 @@ def divide(trace: Trace, a: Any, b: Any, *, rounding_mode: Any = None) -> Symbol
             dtype = result_dtype(a, b)
             check_numbers(dtype, a, b)
             a, b = widened(trace, a), widened(trace, b)
-            down, up = floor_divide(trace, a, b), negate(
-                trace, floor_divide(trace, negate(trace, a), b)
+            down, up = (
+                floor_divide(trace, a, b),
+                negate(trace, floor_divide(trace, negate(trace, a), b)),
             )
             quotient = where(trace, less(trace, bitwise_xor(trace, a, b), 0), up, down)
             return fitted(trace, quotient, dtype, bounds(quotient))

@@ -147,9 +147,9 @@ class Tables:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.by_name: dict[str, torch.Tensor] = {}
-        self.extents: list[tuple[Any, ...]] = (
-            []
-        )  # (table, dimension, index text, extent) of plain indices
+        self.extents: list[
+            tuple[Any, ...]
+        ] = []  # (table, dimension, index text, extent) of plain indices
         self._name_of: dict[Any, str] = {}
         self._source_names: dict[int, str] | None = None
 

@@ -155,9 +155,7 @@ class Trace:
         low, table = self.memo.of("members", members, listed)
         x = widened(self, x)
         place = x - low if low else x
-        found = self.node(
-            f"{self.tables.name(table)}[{place.text}]", ATOM, "bool"
-        )
+        found = self.node(f"{self.tables.name(table)}[{place.text}]", ATOM, "bool")
         return bitwise_and(
             self, less_equal(self, low, x), found
         )  # below, it would count from the end

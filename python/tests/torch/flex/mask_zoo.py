@@ -305,8 +305,9 @@ def bits_and_shifts():
 @mask
 def booleans_as_numbers():
     return Case(
-        lambda b, h, q, kv: ((q > kv) * 2 + (kv % 2 == 0) >= 2)
-        & ~(q == 3).logical_not().logical_not(),
+        lambda b, h, q, kv: (
+            ((q > kv) * 2 + (kv % 2 == 0) >= 2) & ~(q == 3).logical_not().logical_not()
+        ),
         None,
         None,
         21,

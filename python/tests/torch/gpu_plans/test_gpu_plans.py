@@ -27,7 +27,9 @@ def random_lists(batch, heads, q_blocks, kv_blocks, seed):
 
 def run_block_lists():
     plan = stof.BlockListPlan(batch=2, seq_q=SEQ, device=DEVICE, **PROBLEM)
-    q, k, v = (randn(2, h, SEQ, DIM, dtype=torch.float16, seed=h) for h in (HEADS, HEADS_KV, HEADS_KV))
+    q, k, v = (
+        randn(2, h, SEQ, DIM, dtype=torch.float16, seed=h) for h in (HEADS, HEADS_KV, HEADS_KV)
+    )
     for seed in range(3):
         counts, ids, pairs = random_lists(2, HEADS, 4, 4, seed)
         plan.update(counts, ids)
@@ -47,7 +49,9 @@ def run_block_lists():
 
 def run_in_a_graph():
     plan = stof.BlockListPlan(batch=1, seq_q=SEQ, device=DEVICE, **PROBLEM)
-    q, k, v = (randn(1, h, SEQ, DIM, dtype=torch.float16, seed=h) for h in (HEADS, HEADS_KV, HEADS_KV))
+    q, k, v = (
+        randn(1, h, SEQ, DIM, dtype=torch.float16, seed=h) for h in (HEADS, HEADS_KV, HEADS_KV)
+    )
     counts, ids, _ = random_lists(1, HEADS, 4, 4, 0)
     plan.update(counts, ids)
     plan.run(q, k, v)
@@ -96,8 +100,10 @@ def run_decoding(page_size, left, seq_q):
         pages = capacity // page_size
         order = torch.randperm(batch * pages, generator=torch.Generator().manual_seed(3))
         split = (batch, HEADS_KV, pages, page_size, DIM)
-        cache_k, cache_v = (torch.empty(batch * pages, HEADS_KV, page_size, DIM, dtype=x.dtype,
-                                        device=DEVICE) for x in (k, v))
+        cache_k, cache_v = (
+            torch.empty(batch * pages, HEADS_KV, page_size, DIM, dtype=x.dtype, device=DEVICE)
+            for x in (k, v)
+        )
         for cache, whole in ((cache_k, k), (cache_v, v)):
             cache[order.to(DEVICE)] = whole.reshape(split).transpose(1, 2).reshape(cache.shape)
         operands["page_table"] = order.reshape(batch, pages).int().to(DEVICE)
@@ -125,8 +131,10 @@ if ON_GPU:
     def test_decoding_with_a_mask():
         mask = stof.masks.causal() & stof.masks.dilated(40, 2)
         plan = stof.DecodePlan(batch=1, max_seq_kv=100, mask=mask, device=DEVICE, **PROBLEM)
-        q, k, v = (randn(1, h, s, DIM, dtype=torch.float16, seed=h)
-                   for h, s in ((HEADS, 1), (HEADS_KV, 100), (HEADS_KV, 100)))
+        q, k, v = (
+            randn(1, h, s, DIM, dtype=torch.float16, seed=h)
+            for h, s in ((HEADS, 1), (HEADS_KV, 100), (HEADS_KV, 100))
+        )
         key = torch.arange(100)
         pairs = ((99 - key <= 40) & ((99 - key) % 2 == 0))[None, None, None]
         out, _ = plan.run(q, k, v)
@@ -161,7 +169,7 @@ def test_the_cpu_is_refused():
     [
         (dict(num_heads_kv=3), "num_heads_kv: expected a divisor"),
         (dict(dtype="int8"), "dtype: expected"),
-        (dict(per_kv_head=2), "per_kv_head: expected 0 or 1"),
+        (dict(per_kv_head=2), "per_kv_head: expected True or False"),
         (dict(expected_share=2.0), "expected_share"),
         (dict(scale=-1.0), "scale"),
     ],
@@ -189,5 +197,3 @@ def test_wrong_block_lists_are_refused(changed, words):
 def test_wrong_decoding_is_refused(changed, words):
     with pytest.raises((stof.InvalidArgument, stof.Unsupported), match=words):
         stof.DecodePlan(**{**dict(batch=1, max_seq_kv=SEQ), **PROBLEM, **changed})
-
-

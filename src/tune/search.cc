@@ -1,0 +1,458 @@
+#include "tune/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "core/check.h"
+#include "core/hash.h"
+
+namespace stof::tune {
+namespace {
+
+class Search {
+ public:
+  Search(Landscape& landscape, const SearchOptions& options)
+      : landscape_(landscape),
+        options_(options),
+        memo_(landscape),
+        begin_(landscape.seconds()),
+        rules_(options.rules),
+        library_(options.library) {}
+
+  SearchResult run();
+
+ private:
+  // What one scheme of the start is run with before anything is tuned.
+  ComparedPlan baseline(const char* name, Partition& partition, bool library_only);
+  std::size_t first_that_runs(Range range, bool library_only, bool* found);
+
+  void expand(Partition& partition, int samples);
+  std::vector<Move> moves_by_promise(const Partition& partition);
+  Trial try_move(const Move& move, int samples);
+  void refine(const Partition& partition);
+  int sample(Range range, int count);
+  std::optional<std::size_t> next_candidate(const SegmentMemo& segment,
+                                            const std::string& key) const;
+  bool measure(Range range, std::size_t index);
+  void improve(Partition& partition);
+  void take_cheapest_cover(Partition& partition);
+  RangeCosts expected_costs();
+  void follow_model(int samples);
+  void widen(int samples);
+  int most_candidates() const;
+  void compare(const Partition& partition);
+
+  double spent() const { return landscape_.seconds() - begin_; }
+  bool out_of_time(double share);
+  void report();
+  double predicted(Range range);
+
+  Landscape& landscape_;
+  const SearchOptions& options_;
+  Memo memo_;
+  double begin_;
+  double deadline_share_ = 1;
+  double measuring_seconds_ = 0;
+  const char* stage_ = "baselines";
+  Partition current_;
+  double untuned_us_ = 0;
+  Partition rules_, library_;
+  std::map<std::string, Trial> trials_;  ///< by the move's text: the last of each
+  SearchResult result_;
+};
+
+bool Search::out_of_time(double share) {
+  if (result_.end == SearchEnd::kStopped) return true;
+  if (options_.stop && options_.stop()) {
+    result_.end = SearchEnd::kStopped;
+    return true;
+  }
+  // One measurement more must fit: it takes what one took so far.
+  const int count = result_.measured + result_.failed;
+  const double one = count > 0 ? measuring_seconds_ / count : 0;
+  if (spent() + one <= options_.budget_seconds * share) return false;
+  if (share >= options_.search_share) result_.end = SearchEnd::kBudget;
+  return true;
+}
+
+void Search::report() {
+  const auto cost = current_.empty() ? std::nullopt : memo_.cost(current_);
+  auto& curve = result_.curve;
+  if (cost && (curve.empty() || *cost < curve.back().best_us)) curve.push_back({spent(), *cost});
+  if (!options_.progress) return;
+  Progress progress{stage_, spent(), options_.budget_seconds, 0, untuned_us_, 0, 0};
+  if (!curve.empty()) progress.best_us = curve.back().best_us;
+  progress.measured = result_.measured;
+  progress.failed = result_.failed;
+  options_.progress(progress);
+}
+
+/// Predicted by the best candidate; infinite where no template fits.
+double Search::predicted(Range range) {
+  const auto& candidates = memo_.of(range).candidates();
+  return candidates.empty() ? HUGE_VAL : candidates.front().predicted_us;
+}
+
+bool Search::measure(Range range, std::size_t index) {
+  SegmentMemo& segment = memo_.of(range);
+  const auto incumbent = segment.best();
+  const fusion::Choice* other = incumbent ? &segment.candidates()[*incumbent].choice : nullptr;
+  const double before = landscape_.seconds();
+  Measurement measurement = landscape_.measure(range, segment.candidates()[index].choice, other,
+                                               segment.best_us().value_or(0));
+  measuring_seconds_ += landscape_.seconds() - before;
+  const bool ok = measurement.ok();
+  ++(ok ? result_.measured : result_.failed);
+  segment.add(index, std::move(measurement));
+  report();
+  return ok;
+}
+
+/// The first candidate in the model's order that works: what would run without any tuning. Times
+/// those before it that fail; when time is up, takes the model's word.
+std::size_t Search::first_that_runs(Range range, bool library_only, bool* found) {
+  SegmentMemo& segment = memo_.of(range);
+  for (std::size_t i = 0; i < segment.candidates().size(); ++i) {
+    if (library_only && !segment.candidates()[i].library) continue;
+    const auto& known = segment.measured(i);
+    *found = true;
+    if (known ? known->ok() : out_of_time(options_.search_share) || measure(range, i)) return i;
+  }
+  *found = false;
+  return 0;
+}
+
+/// A segment that nothing can run falls apart into its operators.
+ComparedPlan Search::baseline(const char* name, Partition& partition, bool library_only) {
+  ComparedPlan result{name, {}, 0, {}, false};
+  bool all_known = true;
+  for (std::size_t i = 0; i < partition.size(); ++i) {
+    const Range range = partition[i];
+    bool found = false;
+    std::size_t index = first_that_runs(range, library_only, &found);
+    if (!found && range.size() == 1) index = first_that_runs(range, false, &found);
+    if (!found) {
+      STOF_CHECK(range.size() > 1, kUnsupported,
+                 "operator {}: none of its {} candidates runs; see them with stof explain",
+                 range.first, memo_.of(range).candidates().size());
+      partition.erase(partition.begin() + static_cast<std::ptrdiff_t>(i));
+      for (int op = range.last; op >= range.first; --op)
+        partition.insert(partition.begin() + static_cast<std::ptrdiff_t>(i), Range{op, op});
+      --i;
+      continue;
+    }
+    const SegmentMemo& segment = memo_.of(range);
+    result.plan.choices.push_back(segment.candidates()[index].choice);
+    const auto& known = segment.measured(index);
+    all_known = all_known && known;
+    if (known) result.sum_us += known->microseconds * landscape_.occurrences(range);
+  }
+  result.plan.partition = partition;
+  if (!all_known) result.sum_us = 0;
+  return result;
+}
+
+/// Half of the samples in the model's order, half at random: the model is not always right.
+std::optional<std::size_t> Search::next_candidate(const SegmentMemo& segment,
+                                                  const std::string& key) const {
+  const auto& candidates = segment.candidates();
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const bool hopeless =
+        candidates[i].predicted_us > candidates.front().predicted_us * options_.prune_ratio;
+    if (!segment.measured(i) && (!hopeless || candidates[i].library)) open.push_back(i);
+  }
+  if (open.empty()) return std::nullopt;
+  const int turn = segment.num_measured();
+  if (turn % 2 == 0 || open.size() == 1) return open.front();
+  const Fingerprint random = Hasher()
+                                 .add(static_cast<std::int64_t>(options_.seed))
+                                 .add(key)
+                                 .add(static_cast<std::int64_t>(turn))
+                                 .finish();
+  return open[random.low % open.size()];
+}
+
+/// Times up to `count` more candidates; returns how many.
+int Search::sample(Range range, int count) {
+  const std::string key = landscape_.segment_key(range);
+  int done = 0;
+  while (done < count && !out_of_time(deadline_share_)) {
+    const auto next = next_candidate(memo_.of(range), key);
+    if (!next) break;
+    measure(range, *next);
+    ++done;
+  }
+  return done;
+}
+
+Trial Search::try_move(const Move& move, int samples) {
+  Trial trial{move, 0, 0, false, ""};
+  double predicted_before = 0, predicted_after = 0;
+  for (const Range& range : move.before) predicted_before += predicted(range);
+  for (const Range& range : move.after) predicted_after += predicted(range);
+  if (std::isinf(predicted_after)) {
+    trial.note = "no template";
+    return trial;
+  }
+  if (predicted_after > predicted_before * options_.prune_ratio) {
+    trial.note = fmt::format("predicted {:.1f} times slower", predicted_after / predicted_before);
+    return trial;
+  }
+  for (const auto* side : {&move.before, &move.after})
+    for (const Range& range : *side) sample(range, samples - memo_.of(range).num_measured());
+  const auto before = memo_.cost(move.before), after = memo_.cost(move.after);
+  STOF_ASSERT(before.has_value());
+  trial.before_us = *before / landscape_.occurrences(move.before.front());
+  if (!after) {
+    trial.note = out_of_time(deadline_share_) ? "time was up" : "no candidate runs";
+    return trial;
+  }
+  trial.after_us = *after / landscape_.occurrences(move.after.front());
+  trial.kept = *after < *before * (1 - kHysteresis);
+  return trial;
+}
+
+/// Stage 1. Tries moves, the most promising first, until none is left or time is up.
+void Search::expand(Partition& partition, int samples) {
+  stage_ = "fusion";
+  std::set<std::string> tried;
+  for (bool kept = true; kept;) {
+    kept = false;
+    for (const Move& move : moves_by_promise(partition)) {
+      if (!tried.insert(move.text()).second) continue;
+      if (out_of_time(deadline_share_)) return;
+      const Trial& trial = trials_[move.text()] = try_move(move, samples);
+      if (!trial.kept) continue;
+      partition = current_ = after_move(partition, move);
+      report();
+      kept = true;
+      break;
+    }
+  }
+}
+
+std::vector<Move> Search::moves_by_promise(const Partition& partition) {
+  std::vector<std::pair<double, Move>> moves;
+  for (Move& move : possible_moves(landscape_, partition)) {
+    double gain = 0;
+    for (const Range& range : move.before) gain += predicted(range);
+    for (const Range& range : move.after) gain -= predicted(range);
+    moves.emplace_back(gain * landscape_.occurrences(move.before.front()), std::move(move));
+  }
+  std::stable_sort(moves.begin(), moves.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Move> sorted;
+  for (auto& [gain, move] : moves) sorted.push_back(std::move(move));
+  return sorted;
+}
+
+/// Stage 2. The first round gives every segment as many samples; later rounds share the same total
+/// by what each segment gained in the round before.
+void Search::refine(const Partition& partition) {
+  stage_ = "parameters";
+  std::vector<Range> segments;  // distinct ones
+  std::set<std::string> keys;
+  for (const Range& range : partition)
+    if (keys.insert(landscape_.segment_key(range)).second) segments.push_back(range);
+  const int total = options_.samples_per_round * static_cast<int>(segments.size());
+  std::vector<int> shares(segments.size(), options_.samples_per_round);
+  while (!out_of_time(deadline_share_)) {
+    std::vector<double> gains(segments.size(), 0);
+    int done = 0;
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      SegmentMemo& segment = memo_.of(segments[i]);
+      const double before = segment.best_us().value_or(0);
+      done += sample(segments[i], shares[i]);
+      gains[i] =
+          (before - segment.best_us().value_or(before)) * landscape_.occurrences(segments[i]);
+    }
+    if (done == 0) return;  // every candidate is known
+    double sum = 0;
+    for (double& gain : gains) sum += gain = std::max(gain, 0.0);
+    // At least one each: a segment without luck in this round may have it in the next.
+    for (std::size_t i = 0; i < segments.size(); ++i)
+      shares[i] = sum > 0 ? std::max(1, static_cast<int>(std::lround(total * gains[i] / sum)))
+                          : options_.samples_per_round;
+  }
+}
+
+/// The last word: whole forward passes of the best schemes and of the two that need no tuning.
+void Search::compare(const Partition& partition) {
+  stage_ = "end to end";
+  auto& compared = result_.compared;
+  const auto add = [&](const char* name, const std::optional<Partition>& candidate) {
+    if (!candidate || !memo_.cost(*candidate)) return;
+    TunedPlan plan = memo_.plan(*candidate);
+    for (const ComparedPlan& known : compared)
+      if (known.plan.text() == plan.text()) return;
+    compared.push_back({name, std::move(plan), *memo_.cost(*candidate), {}, false});
+  };
+  // In the order of preference among equals: the cheapest sum first.
+  add("tuned", cheapest_cover(landscape_.num_operators(), measured_costs(landscape_, memo_)));
+  add("stage 1", partition);
+  add("rules, tuned", rules_);
+  deadline_share_ = 1;
+  if (compared.size() > 1 && !out_of_time(1)) {
+    std::vector<TunedPlan> plans;
+    plans.reserve(compared.size());
+    for (const ComparedPlan& entry : compared) plans.push_back(entry.plan);
+    const auto measured = landscape_.measure_end_to_end(plans);
+    STOF_ASSERT(measured.size() == plans.size());
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      compared[i].end_to_end = measured[i];
+      compared[i].timed = true;
+    }
+  }
+  // The untuned scheme stands until something beats it by more than noise; of what beats it the
+  // fastest, and the first of those that are as fast.
+  const bool timed = compared.front().timed;
+  const auto us = [&](const ComparedPlan& entry) {
+    if (timed) return entry.end_to_end.ok() ? entry.end_to_end.microseconds : HUGE_VAL;
+    return entry.sum_us > 0 ? entry.sum_us : HUGE_VAL;
+  };
+  double fastest = HUGE_VAL;
+  for (const ComparedPlan& entry : compared) fastest = std::min(fastest, us(entry));
+  STOF_CHECK(!timed || !std::isinf(fastest), kUnsupported, "no scheme ran end to end: {}",
+             compared.front().end_to_end.failure);
+  for (std::size_t i = compared.size(); i-- > 0;)
+    if (us(compared[i]) * (1 - kHysteresis) <= fastest) result_.chosen = i;
+}
+
+SearchResult Search::run() {
+  deadline_share_ = options_.search_share;
+  current_ = rules_;
+  ComparedPlan untuned = baseline("rules only", rules_, false);
+  ComparedPlan plain = baseline("all library", library_, true);
+  current_ = rules_;
+  untuned_us_ = untuned.sum_us;
+  const bool same = plain.plan.text() == untuned.plan.text();
+  result_.compared.push_back(std::move(untuned));
+  if (!same) result_.compared.push_back(std::move(plain));
+  report();
+
+  Partition partition = rules_;
+  if (memo_.cost(partition)) improve(partition);
+  compare(partition);
+  for (auto& [text, trial] : trials_) result_.trials.push_back(std::move(trial));
+  result_.segments = memo_.segments();
+  result_.seconds = spent();
+  return std::move(result_);
+}
+
+/// Both stages, in passes with twice the samples each, until nothing is left to time.
+void Search::improve(Partition& partition) {
+  for (int samples = options_.samples_per_trial;; samples *= 2) {
+    const bool first = samples == options_.samples_per_trial;
+    const int before = result_.measured + result_.failed;
+    deadline_share_ = first ? options_.expansion_share : options_.search_share;
+    expand(partition, samples);
+    follow_model(samples);
+    // What was measured in vain for one scheme may be right for another.
+    take_cheapest_cover(partition);
+    deadline_share_ = options_.search_share;
+    refine(partition);
+    if (before == result_.measured + result_.failed) {
+      widen(samples);
+      take_cheapest_cover(partition);
+      if (before == result_.measured + result_.failed && samples >= most_candidates()) return;
+    }
+    if (out_of_time(options_.search_share)) return;
+  }
+}
+
+void Search::take_cheapest_cover(Partition& partition) {
+  const auto cover = cheapest_cover(landscape_.num_operators(), measured_costs(landscape_, memo_));
+  STOF_ASSERT(cover.has_value());
+  if (*memo_.cost(*cover) < *memo_.cost(partition) * (1 - kHysteresis)) partition = *cover;
+  current_ = partition;
+  report();
+}
+
+/// What each range costs: measured where it was, else as predicted, corrected by how the model did.
+RangeCosts Search::expected_costs() {
+  RangeCosts costs;
+  const double scale = memo_.model_scale();
+  for (const Range& range : allowed_ranges(landscape_)) {
+    SegmentMemo& segment = memo_.of(range);
+    const bool hopeless = segment.num_measured() > 0 && !segment.best();
+    if (segment.candidates().empty() || hopeless) continue;
+    costs[range] =
+        segment.best_us().value_or(predicted(range) * scale) * landscape_.occurrences(range);
+  }
+  return costs;
+}
+
+/// Moves take one step at a time; this goes at once where the model expects the best scheme, and
+/// again as what it finds there corrects the model.
+void Search::follow_model(int samples) {
+  while (!out_of_time(deadline_share_)) {
+    const auto cover = cheapest_cover(landscape_.num_operators(), expected_costs());
+    STOF_ASSERT(cover.has_value());
+    int done = 0;
+    for (const Range& range : *cover)
+      done += sample(range, samples - memo_.of(range).num_measured());
+    if (done == 0) return;
+  }
+}
+
+/// The ranges that neither moves nor the model led to, those with the best schemes around first.
+void Search::widen(int samples) {
+  stage_ = "fusion";
+  const RangeCosts costs = expected_costs();
+  std::vector<std::pair<double, Range>> open;
+  for (const auto& [range, cost] : costs) {
+    const auto cover = cheapest_cover(landscape_.num_operators(), costs, &range);
+    if (!cover) continue;
+    double sum = 0;
+    for (const Range& part : *cover) sum += costs.at(part);
+    open.emplace_back(sum, range);
+  }
+  std::sort(open.begin(), open.end());
+  for (const auto& [sum, range] : open)
+    if (sum <= open.front().first * options_.prune_ratio)
+      sample(range, samples - memo_.of(range).num_measured());
+}
+
+int Search::most_candidates() const {
+  std::size_t most = 0;
+  for (const auto& [key, segment] : memo_.segments())
+    most = std::max(most, segment.candidates().size());
+  return static_cast<int>(most);
+}
+
+}  // namespace
+
+const char* to_string(SearchEnd end) {
+  switch (end) {
+    case SearchEnd::kExhausted:
+      return "everything was tried";
+    case SearchEnd::kBudget:
+      return "the budget was spent";
+    case SearchEnd::kStopped:
+      return "stopped";
+  }
+  return "?";
+}
+
+SearchResult search(Landscape& landscape, const SearchOptions& options) {
+  STOF_CHECK(options.budget_seconds > 0, kInvalidArgument,
+             "budget: expected more than 0 seconds, got {}", options.budget_seconds);
+  for (const auto* partition : {&options.rules, &options.library}) {
+    int next = 0;
+    for (const Range& range : *partition) {
+      STOF_CHECK(range.first == next && range.last >= range.first, kInvalidArgument,
+                 "scheme: expected segments that cover {} operators in order, got {}",
+                 landscape.num_operators(), to_text(*partition));
+      next = range.last + 1;
+    }
+    STOF_CHECK(next == landscape.num_operators(), kInvalidArgument,
+               "scheme: expected segments that cover {} operators in order, got {}",
+               landscape.num_operators(), to_text(*partition));
+  }
+  return Search(landscape, options).run();
+}
+
+}  // namespace stof::tune

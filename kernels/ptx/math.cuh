@@ -24,6 +24,27 @@ __device__ __forceinline__ float tanh(float x) {
   return y;
 }
 
+/// 1 / x, error 1 ulp; of infinity 0.
+__device__ __forceinline__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// The smaller one; NaN where one is.
+__device__ __forceinline__ float min_or_nan(float x, float y) {
+  float least;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(x), "f"(y));
+  return least;
+}
+
+/// The larger one; NaN where one is.
+__device__ __forceinline__ float max_or_nan(float x, float y) {
+  float most;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(x), "f"(y));
+  return most;
+}
+
 /// Element tags: how two floats become one 32-bit register of two elements (low = first).
 /// add_scaled: a + b * factor, element by element, in float32.
 struct BFloat16 {

@@ -15,6 +15,13 @@ __device__ __forceinline__ void load_matrices(u32* registers, u32 row) {
                : "memory");
 }
 
+/// The reverse: stores four 8x8 matrices, registers and addresses as for load_matrices().
+__device__ __forceinline__ void store_matrices(u32 row, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a),
+               "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
 /// The same matrices transposed: row and column change places in the lane's elements.
 __device__ __forceinline__ void load_matrices_transposed(u32* registers, u32 row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -85,4 +85,21 @@ std::string emit_wgmma_output(DType element, int n) {
       fmt::arg("out", accumulator_constraints("out", registers)));
 }
 
+std::string emit_wgmma_product(DType element, int n) {
+  check_width(n);
+  const int registers = n / 2;
+  return fmt::format(
+      R"(__device__ __forceinline__ void wgmma_product(float (&out)[{r}], u64 a, u64 b, bool accumulate) {{
+  asm volatile(
+      "{{\n.reg .pred add;\nsetp.ne.b32 add, %{flag}, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t} {{{list}}}, %{a}, %{b}, add, 1, 1, 0, 0;\n}}\n"
+      : {out} : "l"(a), "l"(b), "r"(static_cast<i32>(accumulate)));
+}}
+)",
+      fmt::arg("r", registers), fmt::arg("n", n), fmt::arg("t", ptx_type(element)),
+      fmt::arg("list", operand_list(registers)), fmt::arg("a", registers),
+      fmt::arg("b", registers + 1), fmt::arg("flag", registers + 2),
+      fmt::arg("out", accumulator_constraints("out", registers)));
+}
+
 }  // namespace stof::codegen

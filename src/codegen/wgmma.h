@@ -13,4 +13,8 @@ std::string emit_wgmma_scores(DType element, int n, bool query_in_registers);
 /// out[n/2] += P V: P in registers, V MN-major in shared memory, m64 x n x k16.
 std::string emit_wgmma_output(DType element, int n);
 
+/// out[n/2] (+)= A B^T, m64 x n x k16: `wgmma_product(out, a, b, accumulate)`, both K-major in
+/// shared memory.
+std::string emit_wgmma_product(DType element, int n);
+
 }  // namespace stof::codegen

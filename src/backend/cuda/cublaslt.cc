@@ -206,8 +206,8 @@ class MatrixLayout {
 }  // namespace
 
 std::string GemmShape::describe() const {
-  return fmt::format("{} [{}, {}] x [{}, {}]^T{}", to_string(element), rows, in, out, in,
-                     epilogue_text(epilogue));
+  return fmt::format("{} [{}, {}] x [{}, {}]^T{}{}", to_string(element), rows, in, out, in,
+                     residual ? " + residual" : "", epilogue_text(epilogue));
 }
 
 /// Layouts and algorithm of a shape.
@@ -236,16 +236,17 @@ Gemm::Gemm(Gemm&&) noexcept = default;
 Gemm& Gemm::operator=(Gemm&&) noexcept = default;
 
 void Gemm::run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr workspace,
-               CUstream stream) const {
+               CUstream stream, CUdeviceptr residual) const {
   const GemmPlanner::Choice& choice = *impl_->choice;
   const CublasLt& cublas = *choice.cublas;
-  const float one = 1, zero = 0;
+  STOF_ASSERT((residual != 0) == choice.shape.residual);
+  const float one = 1, old = choice.shape.residual ? 1 : 0;
   const auto pointer = device_pointer;
-  const Status status =
-      cublas.multiply(cublas.handle(), impl_->operation.handle(), &one, pointer(weight),
-                      choice.weight.handle(), pointer(x), choice.x.handle(), &zero, pointer(y),
-                      choice.y.handle(), pointer(y), choice.y.handle(), &choice.algorithm,
-                      pointer(workspace), GemmPlanner::kWorkspaceBytes, stream);
+  const Status status = cublas.multiply(
+      cublas.handle(), impl_->operation.handle(), &one, pointer(weight), choice.weight.handle(),
+      pointer(x), choice.x.handle(), &old, pointer(residual != 0 ? residual : y), choice.y.handle(),
+      pointer(y), choice.y.handle(), &choice.algorithm, pointer(workspace),
+      GemmPlanner::kWorkspaceBytes, stream);
   if (status != 0) cublas.check(status, "computing " + choice.shape.describe());
 }
 
@@ -257,32 +258,46 @@ GemmPlanner::GemmPlanner(const Device& device) {
 std::string GemmPlanner::describe() const { return library_->describe(); }
 
 Gemm GemmPlanner::plan(const GemmShape& shape, CUdeviceptr bias) {
-  STOF_ASSERT((bias != 0) == (shape.epilogue != Epilogue::kNone));
   std::shared_ptr<const Choice>& choice = choices_[shape.describe()];
-  auto make_gemm = [&] {
-    return Gemm(std::unique_ptr<Gemm::Impl>(new Gemm::Impl{choice, {*library_, shape, bias}}));
-  };
-  if (choice != nullptr) return make_gemm();
+  if (choice == nullptr) choice = choices(shape, bias, 1)[0];
+  return Gemm(std::unique_ptr<Gemm::Impl>(new Gemm::Impl{choice, {*library_, shape, bias}}));
+}
 
-  const auto fresh = std::make_shared<Choice>(library_, shape);
+std::vector<Gemm> GemmPlanner::plans(const GemmShape& shape, CUdeviceptr bias, int most) const {
+  std::vector<Gemm> gemms;
+  for (const auto& choice : choices(shape, bias, most))
+    gemms.push_back(
+        Gemm(std::unique_ptr<Gemm::Impl>(new Gemm::Impl{choice, {*library_, shape, bias}})));
+  return gemms;
+}
+
+std::vector<std::shared_ptr<const GemmPlanner::Choice>> GemmPlanner::choices(const GemmShape& shape,
+                                                                             CUdeviceptr bias,
+                                                                             int most) const {
+  STOF_ASSERT((bias != 0) == (shape.epilogue != Epilogue::kNone));
+  const auto described = std::make_shared<Choice>(library_, shape);
   const Operation operation(*library_, shape, bias);
   Preference preference = nullptr;
   library_->check(library_->create_preference(&preference), "choosing an algorithm");
   const std::size_t limit = kWorkspaceBytes;
   Status status = library_->set_preference(preference, kMaxWorkspaceBytes, &limit, sizeof limit);
-  HeuristicResult best{};
+  std::vector<HeuristicResult> results(static_cast<std::size_t>(most));
   int found = 0;
   if (status == 0)
-    status = library_->choose(library_->handle(), operation.handle(), fresh->weight.handle(),
-                              fresh->x.handle(), fresh->y.handle(), fresh->y.handle(), preference,
-                              1, &best, &found);
+    status = library_->choose(library_->handle(), operation.handle(), described->weight.handle(),
+                              described->x.handle(), described->y.handle(), described->y.handle(),
+                              preference, most, results.data(), &found);
   library_->destroy_preference(preference);
-  STOF_CHECK(status == 0 && found > 0 && best.state == 0, kUnsupported,
-             "{}: {} has no algorithm for it (status {})", shape.describe(), library_->describe(),
-             status);
-  fresh->algorithm = best.algorithm;
-  choice = fresh;
-  return make_gemm();
+  std::vector<std::shared_ptr<const Choice>> choices;
+  for (int i = 0; status == 0 && i < found; ++i) {
+    if (results[static_cast<std::size_t>(i)].state != 0) continue;
+    const auto choice = std::make_shared<Choice>(library_, shape);
+    choice->algorithm = results[static_cast<std::size_t>(i)].algorithm;
+    choices.push_back(choice);
+  }
+  STOF_CHECK(!choices.empty(), kUnsupported, "{}: {} has no algorithm for it (status {})",
+             shape.describe(), library_->describe(), status);
+  return choices;
 }
 
 }  // namespace stof::cuda

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/cuda/device.h"
 #include "stof/dtype.h"
@@ -24,6 +25,7 @@ struct GemmShape {
   DType element = DType::kFloat16;
   std::int64_t rows = 0, in = 0, out = 0;
   Epilogue epilogue = Epilogue::kNone;
+  bool residual = false;  ///< adds elements [rows, out] that run() is given, before the epilogue
 
   /// "float16 [512, 384] x [1536, 384]^T + bias"
   std::string describe() const;
@@ -43,9 +45,10 @@ class Gemm {
   Gemm(Gemm&&) noexcept;
   Gemm& operator=(Gemm&&) noexcept;
 
-  /// Asynchronous; neither allocates nor synchronises. Pointers are device memory, 16-byte aligned.
-  void run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr workspace,
-           CUstream stream) const;
+  /// Asynchronous; neither allocates nor synchronises. Pointers are device memory, 16-byte aligned;
+  /// `residual`: exactly with GemmShape::residual.
+  void run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr workspace, CUstream stream,
+           CUdeviceptr residual = 0) const;
 
  private:
   friend class GemmPlanner;
@@ -64,6 +67,9 @@ class GemmPlanner {
   /// naming the shape where no algorithm fits.
   Gemm plan(const GemmShape& shape, CUdeviceptr bias);
 
+  /// The same with each of up to `most` algorithms, those first that the heuristics expect most of.
+  std::vector<Gemm> plans(const GemmShape& shape, CUdeviceptr bias, int most) const;
+
   /// What every run() of this planner's products needs.
   static constexpr std::size_t kWorkspaceBytes = 32u << 20;  // NVIDIA's advice for Hopper
 
@@ -73,6 +79,8 @@ class GemmPlanner {
  private:
   friend class Gemm;
   struct Choice;
+  std::vector<std::shared_ptr<const Choice>> choices(const GemmShape& shape, CUdeviceptr bias,
+                                                     int most) const;
   std::shared_ptr<const CublasLt> library_;
   std::map<std::string, std::shared_ptr<const Choice>> choices_;  ///< by GemmShape::describe()
 };

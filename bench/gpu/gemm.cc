@@ -1,0 +1,356 @@
+// Times matrix products with what follows them: ours against cuBLASLt's best algorithm for the same
+// epilogue, in the sizes of BERT and LLaMA.
+//   bench_gpu_gemm [--json FILE] [--seconds N] [GROUP...]     groups: base, large, llama1b, llama7b
+//
+// Protocol: a CUDA graph of launches of some 1.5 ms, weights rotating over 128 MB and more, so that
+// they come from memory; the GPU rests before each replay (power-capped clocks follow what ran
+// before). Candidates are ranked by the best of two replays; the best few of both sides are then
+// timed again, in turns forwards and backwards, and the median counts. "early": launches may start
+// before their predecessor has ended, as in a chain of our kernels.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/gemm/sm90_gemm.h"
+#include "bench/gpu/arguments.h"
+#include "gpu/compile_ahead.h"
+#include "gpu/draw.h"
+#include "stof/error.h"
+
+namespace {
+
+using namespace stof;
+using cuda::CUdeviceptr;
+using cuda::CUstream;
+using cuda::DeviceBuffer;
+using Clock = std::chrono::steady_clock;
+using Step = codegen::GemmStep;
+
+struct Product {
+  const char* group;
+  const char* name;
+  std::int64_t out, in;
+  const char*
+      epilogues;  ///< n none, b bias, e erf, t tanh, r bias + residual, s SwiGLU, c statistics
+};
+constexpr Product kProducts[] = {
+    {"base", "qkv", 2304, 768, "nb"},         {"base", "out", 768, 768, "nrc"},
+    {"base", "up", 3072, 768, "net"},         {"base", "down", 768, 3072, "nr"},
+    {"large", "qkv", 3072, 1024, "b"},        {"large", "out", 1024, 1024, "r"},
+    {"large", "up", 4096, 1024, "et"},        {"large", "down", 1024, 4096, "r"},
+    {"llama1b", "qkv", 3072, 2048, "n"},      {"llama1b", "gate_up", 16384, 2048, "ns"},
+    {"llama1b", "down", 2048, 8192, "nr"},    {"llama7b", "qkv", 12288, 4096, "n"},
+    {"llama7b", "gate_up", 22016, 4096, "s"}, {"llama7b", "down", 4096, 11008, "r"},
+};
+constexpr std::int64_t kRows[] = {128, 4096, 2048, 32768};
+
+struct Kind {
+  const char* name;
+  std::vector<Step> steps;
+  cuda::Epilogue library;
+  bool residual;
+};
+Kind kind_of(char letter) {
+  switch (letter) {
+    case 'b':
+      return {"bias", {Step::kBias}, cuda::Epilogue::kBias, false};
+    case 'e':  // the library has no such epilogue: its bias alone
+      return {"bias+gelu_erf", {Step::kBias, Step::kGeluErf}, cuda::Epilogue::kBias, false};
+    case 't':
+      return {
+          "bias+gelu_tanh", {Step::kBias, Step::kGeluTanh}, cuda::Epilogue::kBiasGeluTanh, false};
+    case 'r':
+      return {"bias+residual", {Step::kBias, Step::kResidual}, cuda::Epilogue::kBias, true};
+    case 's':  // nor this one: nothing
+      return {"swiglu", {Step::kSilu, Step::kGate}, cuda::Epilogue::kNone, false};
+    case 'c':  // nor this one: its bias alone
+      return {"bias+statistics", {Step::kBias, Step::kRowStatistics}, cuda::Epilogue::kBias, false};
+    default:
+      return {"none", {}, cuda::Epilogue::kNone, false};
+  }
+}
+
+/// Launches captured once, to be replayed after a rest.
+class Timed {
+ public:
+  Timed(std::string impl, std::string config, const std::function<void(CUstream, int)>& launch,
+        double expected_us, CUstream stream)
+      : impl_(std::move(impl)), config_(std::move(config)) {
+    const auto& driver = cuda::Driver::instance();
+    launch(stream, 0);
+    driver.check(driver.cuStreamSynchronize(stream), "running " + config_);
+    launches_ = std::clamp(static_cast<int>(1500 / expected_us), 2, 110);
+    cuda::CUgraph graph = nullptr;
+    driver.check(driver.cuStreamBeginCapture(stream, 0), "capturing");
+    for (int i = 0; i < launches_; ++i) launch(stream, i);
+    driver.check(driver.cuStreamEndCapture(stream, &graph), "ending the capture");
+    driver.check(driver.cuGraphInstantiate(&executable_, graph, 0), "instantiating");
+    driver.cuGraphDestroy(graph);
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() {
+    if (executable_ != nullptr) cuda::Driver::instance().cuGraphExecDestroy(executable_);
+  }
+  void replay(CUstream stream) const {
+    const auto& driver = cuda::Driver::instance();
+    driver.check(driver.cuGraphLaunch(executable_, stream), "replaying " + config_);
+  }
+  const std::string& impl() const { return impl_; }
+  const std::string& config() const { return config_; }
+  int launches() const { return launches_; }
+  std::vector<double> times;  ///< microseconds a launch
+  double best() const { return *std::min_element(times.begin(), times.end()); }
+  double median() const {
+    std::vector<double> sorted = times;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+
+ private:
+  std::string impl_, config_;
+  cuda::CUgraphExec executable_ = nullptr;
+  int launches_ = 0;
+};
+
+class Bench {
+ public:
+  explicit Bench(std::FILE* json)
+      : json_(json),
+        planner_(device_),
+        workspace_(cuda::GemmPlanner::kWorkspaceBytes, "workspace") {
+    driver_.check(driver_.cuStreamCreate(&stream_, 1), "creating a stream");
+    driver_.check(driver_.cuEventCreate(&begin_, 0), "creating an event");
+    driver_.check(driver_.cuEventCreate(&end_, 0), "creating an event");
+    std::printf("%s, %s\n", device_.facts().name.c_str(), planner_.describe().c_str());
+  }
+
+  /// How many of ours are tried, the first as predicted.
+  static constexpr std::size_t kOwn = 12;
+  static constexpr int kLibrary = 8;
+
+  cuda::GemmProblem problem(const Product& product, const Kind& kind, std::int64_t rows) const {
+    cuda::GemmProblem problem;
+    problem.rows = rows;
+    problem.in = product.in;
+    problem.out = product.out;
+    problem.steps = kind.steps;
+    problem.bias = DType::kBFloat16;  // as the library has it
+    return problem;
+  }
+
+  void compile(const std::vector<cuda::GemmProblem>& problems) const {
+    std::map<std::string, std::string> sources;
+    for (const auto& problem : problems)
+      for (const auto& config : tried(problem)) sources[config.name()] = emit_gemm(config);
+    check::compile_ahead(sources, device_.facts().target());
+  }
+
+  void run(const Product& product, const Kind& kind, std::int64_t rows) {
+    const cuda::GemmProblem p = problem(product, kind, rows);
+    prepare(p);
+    const double flops =
+        2.0 * static_cast<double>(rows) * static_cast<double>(p.in) * static_cast<double>(p.out);
+    const double expected = flops / 700e6 + 4;
+    std::vector<std::unique_ptr<Timed>> all;
+    const auto add = [&](const char* impl, const std::string& config,
+                         const std::function<void(CUstream, int)>& launch) {
+      try {
+        all.push_back(std::make_unique<Timed>(impl, config, launch, expected, stream_));
+      } catch (const Error& error) {
+        std::printf("    %s %s: %s\n", impl, config.c_str(), error.what());
+      }
+    };
+    cuda::GemmShape shape{p.element, rows, p.in, p.out, kind.library, kind.residual};
+    const CUdeviceptr bias = kind.library == cuda::Epilogue::kNone ? 0 : bias_.address();
+    const std::vector<cuda::Gemm> library = planner_.plans(shape, bias, kLibrary);
+    for (std::size_t i = 0; i < library.size(); ++i)
+      add("cublaslt", "algorithm " + std::to_string(i), [&, i](CUstream stream, int launch) {
+        library[i].run(x_.address(), weight(p, launch), y_.address(), workspace_.address(), stream,
+                       kind.residual ? residual_.address() : 0);
+      });
+    std::vector<std::vector<cuda::Sm90GemmCall>> calls;
+    const std::vector<codegen::GemmConfig> configs = tried(p);
+    calls.reserve(configs.size());
+    for (const codegen::GemmConfig& config : configs) {
+      const cuda::Sm90Gemm gemm(p, config, device_);
+      cuda::GemmOperands operands{x_.address(), 0, y_.address()};
+      if (p.has(Step::kBias)) operands.bias = bias_.address();
+      if (p.has(Step::kResidual)) operands.residual = residual_.address();
+      if (p.has(Step::kRowStatistics)) operands.statistics = statistics_.address();
+      auto& bound = calls.emplace_back();
+      for (int copy = 0; copy < copies_; ++copy) {
+        operands.weight = weight(p, copy);
+        bound.push_back(gemm.bind(operands));
+      }
+      for (const bool early : {false, true})
+        add(early ? "own_early" : "own", config.shape(), [&, early](CUstream stream, int launch) {
+          bound[static_cast<std::size_t>(launch % copies_)].launch(stream, !early);
+        });
+    }
+    rank_and_time(all, rows);
+    report(product, kind, rows, flops, all);
+  }
+
+ private:
+  std::vector<codegen::GemmConfig> tried(const cuda::GemmProblem& problem) const {
+    std::vector<codegen::GemmConfig> configs;
+    for (const auto& candidate : gemm_candidates(problem, device_.facts()).feasible)
+      if (configs.size() < kOwn) configs.push_back(candidate.config);
+    return configs;
+  }
+
+  static void grow(DeviceBuffer* buffer, std::int64_t bytes, const char* name) {
+    if (buffer->bytes() >= static_cast<std::size_t>(bytes)) return;
+    *buffer = DeviceBuffer();
+    *buffer = DeviceBuffer(static_cast<std::size_t>(bytes), name);
+    fill(*buffer, 0);
+  }
+
+  /// Nearly normal values: the power that products draw depends on their operands' bits.
+  static void fill(const DeviceBuffer& buffer, std::uint64_t seed) {
+    check::Draw draw(seed + 1);
+    std::vector<std::uint16_t> block(1 << 20);
+    for (auto& bits : block) bits = BFloat16(draw.normal() * 0.1f).bits;
+    const auto& driver = cuda::Driver::instance();
+    for (std::size_t at = 0; at < buffer.bytes(); at += block.size() * 2)
+      driver.check(
+          driver.cuMemcpyHtoDAsync(buffer.address() + at, block.data(),
+                                   std::min(block.size() * 2, buffer.bytes() - at), nullptr),
+          "filling");
+    driver.check(driver.cuStreamSynchronize(nullptr), "filling");
+  }
+
+  void prepare(const cuda::GemmProblem& p) {
+    constexpr std::int64_t kRotated = 128 << 20;
+    const std::int64_t bytes = p.out * p.in * 2;
+    copies_ = static_cast<int>(std::max<std::int64_t>(2, (kRotated + bytes - 1) / bytes));
+    grow(&weights_, bytes * copies_, "weights");
+    grow(&x_, p.rows * p.in * 2, "x");
+    grow(&y_, p.rows * p.out * 2, "y");
+    grow(&residual_, p.rows * p.out * 2, "residual");
+    grow(&statistics_, p.rows * (p.out / 16) * 8, "statistics");
+    grow(&bias_, p.out * 4, "bias");
+  }
+
+  CUdeviceptr weight(const cuda::GemmProblem& p, int launch) const {
+    return weights_.address() +
+           static_cast<CUdeviceptr>(launch % copies_) * static_cast<CUdeviceptr>(p.out * p.in * 2);
+  }
+
+  void time(Timed* timed, std::int64_t rows) {
+    if (rows > 128) std::this_thread::sleep_for(std::chrono::milliseconds(rows > 4096 ? 12 : 5));
+    driver_.check(driver_.cuEventRecord(begin_, stream_), "recording");
+    timed->replay(stream_);
+    driver_.check(driver_.cuEventRecord(end_, stream_), "recording");
+    driver_.check(driver_.cuEventSynchronize(end_), "waiting");
+    float ms = 0;
+    driver_.check(driver_.cuEventElapsedTime(&ms, begin_, end_), "reading a time");
+    timed->times.push_back(static_cast<double>(ms) * 1000 / timed->launches());
+  }
+
+  void rank_and_time(std::vector<std::unique_ptr<Timed>>& all, std::int64_t rows) {
+    for (int round = 0; round < 2; ++round)
+      for (const auto& timed : all) time(timed.get(), rows);
+    std::sort(all.begin(), all.end(),
+              [](const auto& a, const auto& b) { return a->best() < b->best(); });
+    std::map<std::string, int> kept;
+    std::erase_if(all, [&](const auto& timed) { return ++kept[timed->impl()] > 2; });
+    for (const auto& timed : all) timed->times.clear();
+    const int rounds = rows > 128 ? 7 : 11;
+    for (int round = 0; round < rounds; ++round) {
+      for (const auto& timed : all) time(timed.get(), rows);
+      std::reverse(all.begin(), all.end());
+    }
+    std::sort(all.begin(), all.end(),
+              [](const auto& a, const auto& b) { return a->median() < b->median(); });
+  }
+
+  void report(const Product& product, const Kind& kind, std::int64_t rows, double flops,
+              const std::vector<std::unique_ptr<Timed>>& all) const {
+    std::map<std::string, const Timed*> best;
+    for (const auto& timed : all) best.emplace(timed->impl(), timed.get());
+    std::string line = fmt::format("{:>8} {:<8} {:>5} x {:>5} x {:>5} {:<16}", product.group,
+                                   product.name, rows, product.out, product.in, kind.name);
+    const double library = best.contains("cublaslt") ? best["cublaslt"]->median() : 0;
+    for (const char* impl : {"cublaslt", "own", "own_early"}) {
+      if (!best.contains(impl)) continue;
+      const Timed& timed = *best[impl];
+      line += fmt::format(" {} {:.2f} us ({:.0f} TF/s", impl, timed.median(),
+                          flops / timed.median() / 1e6);
+      if (impl[0] == 'o')
+        line += fmt::format(", {}) {:.2f}x", timed.config(), library / timed.median());
+      else
+        line += ")";
+      if (json_ != nullptr)
+        fmt::print(json_,
+                   "{{\"group\":\"{}\",\"product\":\"{}\",\"M\":{},\"N\":{},\"K\":{},\"dtype\":"
+                   "\"bfloat16\","
+                   "\"epilogue\":\"{}\",\"impl\":\"{}\",\"us\":{:.3f},\"tflops\":{:.1f},\"config\":"
+                   "\"{}\"}}\n",
+                   product.group, product.name, rows, product.out, product.in, kind.name, impl,
+                   timed.median(), flops / timed.median() / 1e6, timed.config());
+    }
+    std::printf("%s\n", line.c_str());
+  }
+
+  std::FILE* json_;
+  const cuda::Device device_ = cuda::Device::open();
+  const cuda::Driver& driver_ = cuda::Driver::instance();
+  cuda::GemmPlanner planner_;
+  DeviceBuffer workspace_, x_, y_, weights_, residual_, statistics_, bias_;
+  int copies_ = 1;
+  CUstream stream_ = nullptr;
+  cuda::CUevent begin_ = nullptr, end_ = nullptr;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
+  std::string seconds = "220";
+  const bench::Arguments arguments(argc, argv, {{"--seconds", &seconds}});
+  arguments.expect_names({"base", "large", "llama1b", "llama7b"});
+  const auto deadline = Clock::now() + std::chrono::seconds(std::stoi(seconds));
+  Bench bench(arguments.json());
+  struct Case {
+    Product product;
+    Kind kind;
+    std::int64_t rows;
+  };
+  std::vector<Case> cases;
+  std::vector<cuda::GemmProblem> problems;
+  for (const Product& product : kProducts)
+    for (const std::int64_t rows : kRows)
+      for (const char* letter = product.epilogues; *letter != 0; ++letter) {
+        if (!arguments.wants(product.group)) continue;
+        // BERT in full; of the others the sizes that their models run in.
+        const bool base = std::string(product.group) == "base";
+        if (!base && rows == 128 && product.in > 4096) continue;
+        cases.push_back({product, kind_of(*letter), rows});
+        problems.push_back(bench.problem(product, cases.back().kind, rows));
+      }
+  bench.compile(problems);
+  for (const Case& one : cases) {
+    if (Clock::now() > deadline) {
+      std::printf("out of time before %s %s, %ld rows\n", one.product.group, one.product.name,
+                  static_cast<long>(one.rows));
+      break;
+    }
+    bench.run(one.product, one.kind, one.rows);
+  }
+  return 0;
+} catch (const std::exception& error) {
+  return stof::bench::give_up(error);
+}

@@ -1,0 +1,134 @@
+#pragma once
+// Sizes that follow from a Config: ring, staging buffers, barriers, shared memory.
+
+#include "ptx/types.cuh"
+
+namespace stof {
+
+/// Mirrored by src/backend/cuda/gemm/sm90_gemm.cc.
+struct GemmParams {
+  const void* bias;        // [columns], float32 or elements; null without
+  const float* row_scale;  // [rows]; null without
+  float2* statistics;      // [rows, tiles_n]: sum and sum of squares; null without
+  i32 rows;
+  i32 columns;   // of x W^T, before a gate halves them
+  i32 k_blocks;  // of 64 columns of x
+  i32 tiles_m, tiles_n;
+  i32 band;  // row tiles that are taken together, column tile by column tile
+};
+
+/// `Config` (emitted by src/codegen/gemm.cc) has: Element, kTileN, kStages, kGroups (warpgroups that
+/// multiply), kSlabs (of 64 rows, each warpgroup's), kPingPong, kSplitGroups, kOrdered, kClusterK,
+/// kLarge, kGroupRegisters, kProducerRegisters, kChunk, kRing, kGate, kBias, kFloatBias, kResidual,
+/// kRowScale, kStatistics.
+template <class Config>
+struct GemmSizes : Config {
+  /// Warpgroups with rows of their own in a tile.
+  static constexpr bool kCooperative = Config::kGroups > 1 && !Config::kPingPong && !Config::kSplitGroups;
+  static constexpr int kTileM = 64 * Config::kSlabs * (kCooperative ? Config::kGroups : 1);
+  static constexpr int kBlockK = 64;  // columns of one 128-byte swizzled row
+
+  /// Who shares a tile's sum over K: warpgroups of a block, blocks of a cluster.
+  static constexpr int kPartners = Config::kClusterK * (Config::kSplitGroups ? Config::kGroups : 1);
+  static_assert(kPartners == 1 || kPartners == 2 || kPartners == 4);
+  static_assert(kPartners == 1 || Config::kSlabs == 1);
+  /// Of its four warps' rows a partner finishes so many.
+  static constexpr int kOwnWarps = 4 / kPartners;
+
+  static constexpr int kAccumulators = Config::kTileN / 2;  // of a slab and thread
+  static constexpr int kOutN = Config::kGate ? Config::kTileN / 2 : Config::kTileN;
+  static constexpr int kChunks = kOutN / Config::kChunk;  // of a slab
+  static_assert(kOutN % Config::kChunk == 0 && Config::kChunk % 16 == 0);
+  static constexpr int kTileChunks = kChunks * Config::kSlabs;
+  static_assert(kTileChunks % Config::kRing == 0);
+  static constexpr int kChunkValues = Config::kTileN / 2 / kChunks;  // of a thread, before a gate
+
+  static constexpr int kXBytes = kTileM * 128;
+  static constexpr int kWBytes = Config::kTileN * 128;
+  static constexpr int kWarps = 4 * Config::kGroups;
+  static constexpr int kStagingBytes = 16 * Config::kChunk * 2;  // a warp's 16 rows of a chunk
+  static constexpr int kReceiveBytes = 16 * Config::kTileN * 4;  // a warp's rows of one partner
+  static constexpr int kBiasBytes = Config::kBias ? Config::kTileN * (Config::kFloatBias ? 4 : 2) : 0;
+  static constexpr int kBiasSlots = 2;
+
+  static constexpr int kXOffset = 0;
+  static constexpr int kWOffset = kXOffset + Config::kStages * kXBytes;
+  static constexpr int kStagingOffset = kWOffset + Config::kStages * kWBytes;
+  static constexpr int kReceiveOffset = kStagingOffset + kWarps * Config::kRing * kStagingBytes;
+  static constexpr int kReceives = (kPartners - 1) * kOwnWarps * (Config::kSplitGroups ? Config::kGroups : 1);
+  static constexpr int kBiasOffset = kReceiveOffset + kReceives * kReceiveBytes;
+  static constexpr int kBarrierOffset = kBiasOffset + kBiasSlots * kBiasBytes;
+  static constexpr int kResidualBarriers = Config::kResidual ? kWarps * Config::kRing : 0;
+  static constexpr int kReceiveBarriers = kPartners > 1 ? kWarps : 0;
+  static constexpr int kNumBarriers =
+      2 * Config::kStages + 2 * kBiasSlots + kResidualBarriers + kReceiveBarriers;
+  static constexpr int kSharedBytes = kBarrierOffset + 8 * kNumBarriers;
+
+  /// Warps that read a stage and a tile's bias. Blocks that share sums take one tile: what they have
+  /// read nobody waits for.
+  static constexpr int kReaders = Config::kPingPong ? 4 : kWarps;
+  static constexpr int kThreads = Config::kLarge ? 128 * (Config::kGroups + 1) : 128 * Config::kGroups + 32;
+};
+
+/// Shared-memory addresses of the barriers.
+template <class D>
+struct GemmBarriers {
+  u32 base;
+  __device__ u32 full(int stage) const { return base + 8 * stage; }
+  __device__ u32 empty(int stage) const { return base + 8 * (D::kStages + stage); }
+  __device__ u32 bias_full(int slot) const { return base + 8 * (2 * D::kStages + slot); }
+  __device__ u32 bias_empty(int slot) const { return bias_full(slot) + 8 * D::kBiasSlots; }
+  __device__ u32 residual(int warp, int buffer) const {
+    return bias_full(0) + 8 * (2 * D::kBiasSlots + warp * D::kRing + buffer);
+  }
+  __device__ u32 receive(int warp) const {
+    return bias_full(0) + 8 * (2 * D::kBiasSlots + D::kResidualBarriers + warp);
+  }
+};
+
+/// Number of a block of K in this block's life -> its place in the ring.
+template <class D>
+struct GemmRing {
+  int stage;
+  u32 parity;
+  __device__ __forceinline__ explicit GemmRing(u32 number)
+      : stage(static_cast<int>(number % D::kStages)), parity(number / D::kStages & 1) {}
+  __device__ __forceinline__ void next() {
+    if (++stage == D::kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// The tiles of one block, and its part of K.
+template <class D>
+struct TileWalk {
+  i32 index, stride, end;   // of tiles
+  i32 k_begin, k_blocks;    // of this block of the cluster
+  __device__ __forceinline__ explicit TileWalk(const GemmParams& params)
+      : index(static_cast<i32>(blockIdx.x) / D::kClusterK),
+        stride(static_cast<i32>(gridDim.x) / D::kClusterK),
+        end(params.tiles_m * params.tiles_n) {
+    const i32 rank = static_cast<i32>(blockIdx.x) % D::kClusterK;
+    k_begin = rank * params.k_blocks / D::kClusterK;
+    k_blocks = (rank + 1) * params.k_blocks / D::kClusterK - k_begin;
+  }
+};
+
+struct TilePlace {
+  i32 m, n;
+};
+
+/// Bands of params.band row tiles; inside a band the row tiles of one column tile follow each other, so
+/// that blocks running together share rows of W and, band by band, rows of x.
+__device__ __forceinline__ TilePlace tile_place(const GemmParams& params, i32 index) {
+  const i32 band_tiles = params.band * params.tiles_n;
+  const i32 band = index / band_tiles, inside = index - band * band_tiles;
+  const i32 first = band * params.band;
+  const i32 height = min(params.band, params.tiles_m - first);
+  const i32 n = inside / height;
+  return {first + inside - n * height, n};
+}
+
+}  // namespace stof

@@ -1,0 +1,211 @@
+#pragma once
+// A warpgroup that multiplies: kSlabs x 64 rows of a tile, all of its columns.
+//
+// Needs wgmma_product (x and W from shared memory), emitted for the Config's width by
+// src/codegen/wgmma.cc, and Steps.
+
+#include "gemm/sm90/epilogue.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/shared.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace stof {
+
+/// Named barriers that let two warpgroups multiply in turn, so that one's epilogue runs beside the
+/// other's products.
+template <class D>
+struct GemmTurns {
+  int group;
+  __device__ __forceinline__ void begin() const {
+    if (D::kOrdered && group == 1) pass();
+  }
+  __device__ __forceinline__ void wait() const {
+    if constexpr (D::kOrdered) ptx::sync_some(1 + group, 256);
+  }
+  __device__ __forceinline__ void pass() const {
+    if constexpr (D::kOrdered) asm volatile("bar.arrive %0, %1;" ::"r"(2 - group), "n"(256) : "memory");
+  }
+};
+
+template <class D>
+class GemmConsumer {
+ public:
+  __device__ GemmConsumer(const GemmParams& params, const GemmMaps& maps, unsigned char* shared,
+                          int group)
+      : params_(params),
+        shared_(shared),
+        base_(ptx::shared_address(shared)),
+        barriers_{base_ + D::kBarrierOffset},
+        group_(group),
+        warp_(__shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0)),
+        turns_{group},
+        epilogue_(params, maps, shared, warp_) {}
+
+  __device__ __forceinline__ void run() {
+    turns_.begin();
+    // Every block waits: the kernel after the next may then rely on this one's predecessor.
+    ptx::wait_for_previous_kernel();
+    TileWalk<D> walk(params_);
+    constexpr int kTurn = D::kPingPong ? 2 : 1;
+    i32 local = D::kPingPong ? group_ : 0;
+    walk.index += local * walk.stride;
+    for (; walk.index < walk.end; walk.index += kTurn * walk.stride, local += kTurn) {
+      const TilePlace tile = tile_place(params_, walk.index);
+      const int first_slab = D::kCooperative ? group_ * D::kSlabs : 0;
+      epilogue_.begin(tile, tile.m * D::kTileM + 64 * first_slab + 16 * (warp_ & 3),
+                      static_cast<u32>(local / kTurn));
+      float accumulators[D::kSlabs][D::kAccumulators];
+      multiply(accumulators, local, walk.k_blocks, first_slab);
+      if constexpr (D::kPartners > 1)
+        if (!gather(accumulators[0])) return;
+      const int slot = local % D::kBiasSlots;
+      if constexpr (D::kBias) ptx::wait(barriers_.bias_full(slot), local / D::kBiasSlots & 1);
+#pragma unroll
+      for (int slab = 0; slab < D::kSlabs; ++slab) epilogue_.finish(accumulators[slab], slab, slot);
+      if constexpr (D::kBias) release(barriers_.bias_empty(slot));
+    }
+    // Shared memory stays until the copy engine has read it.
+    if ((threadIdx.x & 31) == 0) ptx::wait_stores_read<0>();
+  }
+
+ private:
+  __device__ __forceinline__ void release(u32 barrier) const {
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) ptx::arrive(barrier);
+  }
+
+  /// The products of one block of K.
+  __device__ __forceinline__ void issue(float (&accumulators)[D::kSlabs][D::kAccumulators], int stage,
+                                        int first_slab, bool accumulate) const {
+    // Warpgroups that share a tile's sum take every other half of a block.
+    constexpr int kSteps = D::kSplitGroups ? 4 / D::kGroups : 4;  // of 16 columns
+    const int first_step = D::kSplitGroups ? group_ * kSteps : 0;
+    const ptx::Descriptor x = ptx::make_descriptor(
+        base_ + D::kXOffset + stage * D::kXBytes + first_slab * 64 * 128 + 32 * first_step, 16);
+    const ptx::Descriptor w =
+        ptx::make_descriptor(base_ + D::kWOffset + stage * D::kWBytes + 32 * first_step, 16);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int slab = 0; slab < D::kSlabs; ++slab)
+        wgmma_product(accumulators[slab], ptx::encode(ptx::advance(x, slab * 64 * 128 + 32 * step)),
+                      ptx::encode(ptx::advance(w, 32 * step)), accumulate || step > 0);
+    ptx::wgmma_commit();
+  }
+
+  __device__ __forceinline__ void multiply(float (&accumulators)[D::kSlabs][D::kAccumulators],
+                                           i32 local, i32 k_blocks, int first_slab) const {
+    GemmRing<D> ring(static_cast<u32>(local) * static_cast<u32>(k_blocks));
+    ptx::wait(barriers_.full(ring.stage), ring.parity);
+    turns_.wait();
+#pragma unroll
+    for (int slab = 0; slab < D::kSlabs; ++slab) ptx::pin(accumulators[slab]);
+    issue(accumulators, ring.stage, first_slab, false);
+    int previous = ring.stage;
+    ring.next();
+    for (i32 block = 1; block < k_blocks; ++block) {
+      ptx::wait(barriers_.full(ring.stage), ring.parity);
+      issue(accumulators, ring.stage, first_slab, true);
+      ptx::wgmma_wait<1>();
+      release(barriers_.empty(previous));
+      previous = ring.stage;
+      ring.next();
+    }
+    turns_.pass();
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int slab = 0; slab < D::kSlabs; ++slab) ptx::pin(accumulators[slab]);
+    release(barriers_.empty(previous));
+  }
+
+  /// Every partner sends each warp's part of the sum to the partner that finishes those rows. False:
+  /// others finish this warp's.
+  __device__ __forceinline__ bool gather(float (&accumulators)[D::kAccumulators]) const {
+    constexpr int kGroups = D::kSplitGroups ? D::kGroups : 1;
+    const int lane = static_cast<int>(threadIdx.x) & 31, row_warp = warp_ & 3;
+    const int self = static_cast<int>(ptx::cluster_rank()) * kGroups + (D::kSplitGroups ? group_ : 0);
+    const int owner = row_warp / D::kOwnWarps;
+    // Where a block receives for a warpgroup: one area a warp it finishes and partner it hears.
+    const auto area = [&](int group, int source) {
+      return D::kReceiveOffset +
+             ((group * D::kOwnWarps + row_warp % D::kOwnWarps) * (D::kPartners - 1) + source) *
+                 D::kReceiveBytes +
+             lane * 16;
+    };
+    constexpr int kPieces = D::kAccumulators / 4;
+    if constexpr (D::kClusterK > 1) ptx::cluster_wait();  // the others' barriers are ready
+    if (owner != self) {
+      const int group = owner % kGroups;
+      u32 address = base_ + area(group, self < owner ? self : self - 1);
+      u32 barrier = barriers_.receive(group * 4 + row_warp);
+      if constexpr (D::kClusterK > 1) {
+        address = ptx::address_in_block(address, owner / kGroups);
+        barrier = ptx::address_in_block(barrier, owner / kGroups);
+      }
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i)
+        ptx::store_async(address + i * 512, accumulators[4 * i], accumulators[4 * i + 1],
+                         accumulators[4 * i + 2], accumulators[4 * i + 3], barrier);
+      return false;
+    }
+    ptx::wait(barriers_.receive(warp_), 0);
+#pragma unroll
+    for (int source = 0; source < D::kPartners - 1; ++source) {
+      const float4* part = reinterpret_cast<const float4*>(shared_ + area(D::kSplitGroups ? group_ : 0, source));
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) {
+        const float4 values = part[i * 32];
+        accumulators[4 * i] += values.x, accumulators[4 * i + 1] += values.y;
+        accumulators[4 * i + 2] += values.z, accumulators[4 * i + 3] += values.w;
+      }
+    }
+    return true;
+  }
+
+  const GemmParams& params_;
+  unsigned char* shared_;
+  const u32 base_;
+  const GemmBarriers<D> barriers_;
+  const int group_, warp_;
+  const GemmTurns<D> turns_;
+  GemmEpilogue<D> epilogue_;
+};
+
+/// The steps of the problem on every chunk of the slab, then what is kept a row.
+template <class D>
+__device__ __forceinline__ void GemmEpilogue<D>::finish(float (&accumulators)[D::kAccumulators],
+                                                        int slab, int slot) {
+  slot_ = slot;
+  const i32 row = row_ + 64 * slab + lane_ / 4;
+  if constexpr (D::kRowScale) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      scale_[r] = row + 8 * r < params_.rows ? params_.row_scale[row + 8 * r] : 0.0f;
+  }
+  if constexpr (D::kStatistics) sum_[0] = sum_[1] = squares_[0] = squares_[1] = 0.0f;
+#pragma unroll
+  for (int chunk = 0; chunk < D::kChunks; ++chunk) {
+    chunk_ = chunk;
+    place_ = slab * D::kChunks + chunk;
+    float values[D::kChunkValues];
+#pragma unroll
+    for (int i = 0; i < D::kChunkValues; ++i) values[i] = accumulators[chunk * D::kChunkValues + i];
+    Steps::apply(*this, values);
+  }
+  if constexpr (D::kStatistics) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int offset = 1; offset < 4; offset <<= 1) {
+        sum_[r] += __shfl_xor_sync(~0u, sum_[r], offset);
+        squares_[r] += __shfl_xor_sync(~0u, squares_[r], offset);
+      }
+      if ((lane_ & 3) == 0 && row + 8 * r < params_.rows)
+        params_.statistics[static_cast<i64>(row + 8 * r) * params_.tiles_n + tile_.n] =
+            make_float2(sum_[r], squares_[r]);
+    }
+  }
+}
+
+}  // namespace stof

@@ -1,0 +1,204 @@
+#pragma once
+// From a warp's accumulators of 16 rows to memory: a chunk of columns at a time through a staging
+// buffer of the warp's own, which the copy engine stores, and fills with the residual before.
+//
+// `Steps` (emitted by src/codegen/gemm.cc) calls the steps below in the order of the problem.
+
+#include "gemm/activations.cuh"
+#include "gemm/sm90/config.cuh"
+#include "gemm/sm90/producer.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/matrix.cuh"
+
+namespace stof {
+
+template <class D>
+class GemmEpilogue {
+  using Element = typename D::Element;
+
+ public:
+  __device__ GemmEpilogue(const GemmParams& params, const GemmMaps& maps, unsigned char* shared, int warp)
+      : params_(params),
+        maps_(maps),
+        shared_(shared),
+        staging_(ptx::shared_address(shared) + D::kStagingOffset + warp * D::kRing * D::kStagingBytes),
+        barriers_{ptx::shared_address(shared) + D::kBarrierOffset},
+        warp_(warp),
+        lane_(static_cast<int>(threadIdx.x) & 31) {}
+
+  /// The tile's place; the residual's first chunks are sent for. `row`: the warp's first of slab 0.
+  __device__ __forceinline__ void begin(TilePlace tile, i32 row, u32 count) {
+    tile_ = tile;
+    row_ = row;
+    count_ = count;
+    if constexpr (D::kResidual) {
+      if (lane_ == 0) {
+        ptx::wait_stores_read<0>();
+#pragma unroll
+        for (int chunk = 0; chunk < D::kRing; ++chunk) fetch_residual(chunk);
+      }
+      __syncwarp();
+    }
+  }
+
+  /// Finishes slab `slab`; its bias lies in `slot`.
+  __device__ __forceinline__ void finish(float (&accumulators)[D::kAccumulators], int slab, int slot);
+
+  // The steps, on a chunk's values as wgmma leaves them: of eight columns j a thread has values 4j to
+  // 4j+3, columns 2*(lane%4) and the next of rows lane/4 (the first two) and lane/4 + 8.
+
+  template <int kCount>
+  __device__ __forceinline__ void add_bias(float (&values)[kCount]) const {
+    const int column = chunk_ * (kCount * 2) + 2 * (lane_ & 3);
+    const unsigned char* bias = shared_ + D::kBiasOffset + slot_ * D::kBiasBytes;
+#pragma unroll
+    for (int j = 0; j < kCount / 4; ++j) {
+      float first, second;
+      if constexpr (D::kFloatBias) {
+        const float2 pair = reinterpret_cast<const float2*>(bias)[(column + 8 * j) / 2];
+        first = pair.x, second = pair.y;
+      } else {
+        const u32 pair = reinterpret_cast<const u32*>(bias)[(column + 8 * j) / 2];
+        first = Element::low(pair), second = Element::high(pair);
+      }
+      values[4 * j] += first, values[4 * j + 1] += second;
+      values[4 * j + 2] += first, values[4 * j + 3] += second;
+    }
+  }
+
+  template <class Function, int kCount>
+  __device__ __forceinline__ void activate(float (&values)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] = Function::of(values[i]);
+  }
+
+  /// Eight columns of gates are followed by the eight they multiply.
+  template <class Function, int kCount>
+  __device__ __forceinline__ void gate(const float (&values)[2 * kCount],
+                                       float (&gated)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int at = i / 4 * 8 + i % 4;
+      gated[i] = Function::of(values[at]) * values[at + 4];
+    }
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ void scale_rows(float (&values)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) values[i] *= scale_[i >> 1 & 1];
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ void add_residual(float (&values)[kCount]) {
+    constexpr int kUses = D::kTileChunks / D::kRing;  // of a buffer in a tile
+    const int buffer = place_ % D::kRing;
+    ptx::wait(barriers_.residual(warp_, buffer), (count_ * kUses + place_ / D::kRing) & 1);
+    u32 words[kCount / 2];
+#pragma unroll
+    for (int pair = 0; pair < kCount / 8; ++pair)
+      ptx::load_matrices(&words[4 * pair], matrix_row(buffer, pair));
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      values[2 * i] += Element::low(words[i]);
+      values[2 * i + 1] += Element::high(words[i]);
+    }
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ void count(const float (&values)[kCount]) {
+    // Columns past the matrix hold zeros and an activation of the bias, which is not to be counted.
+    const i32 left = params_.columns / (D::kGate ? 2 : 1) - tile_.n * D::kOutN - chunk_ * D::kChunk;
+#pragma unroll
+    for (int j = 0; j < kCount / 4; ++j) {
+      if (8 * j >= left) continue;
+#pragma unroll
+      for (int i = 4 * j; i < 4 * j + 4; ++i) {
+        sum_[i >> 1 & 1] += values[i];
+        squares_[i >> 1 & 1] += values[i] * values[i];
+      }
+    }
+  }
+
+  template <int kCount>
+  __device__ __forceinline__ void store(const float (&values)[kCount]) {
+    const int buffer = place_ % D::kRing;
+    if constexpr (!D::kResidual) {
+      if (lane_ == 0) ptx::wait_stores_read<D::kRing - 1>();
+      __syncwarp();
+    }
+#pragma unroll
+    for (int pair = 0; pair < kCount / 8; ++pair) {
+      const float* v = &values[8 * pair];
+      ptx::store_matrices(matrix_row(buffer, pair), Element::pack(v[0], v[1]),
+                          Element::pack(v[2], v[3]), Element::pack(v[4], v[5]),
+                          Element::pack(v[6], v[7]));
+    }
+    ptx::fence_copies();
+    __syncwarp();
+    if (lane_ == 0) {
+      ptx::store_matrix_box(staging_ + buffer * D::kStagingBytes, maps_.y, out_column(chunk_),
+                            slab_row());
+      ptx::commit_stores();
+      refill_residual();
+    }
+    __syncwarp();
+  }
+
+ private:
+  __device__ __forceinline__ i32 out_column(int chunk) const {
+    return tile_.n * D::kOutN + chunk * D::kChunk;
+  }
+  __device__ __forceinline__ i32 slab_row() const { return row_ + 64 * (place_ / D::kChunks); }
+
+  /// Sends for the residual of the tile's chunk `place`; its buffer is free.
+  __device__ __forceinline__ void fetch_residual(int place) {
+    const int buffer = place % D::kRing;
+    const u32 barrier = barriers_.residual(warp_, buffer);
+    ptx::arrive_expect_bytes(barrier, D::kStagingBytes);
+    ptx::load_matrix_box(staging_ + buffer * D::kStagingBytes, maps_.residual, barrier,
+                         out_column(place % D::kChunks), row_ + 64 * (place / D::kChunks));
+  }
+
+  /// Once the chunk before this one has left its buffer, that takes its next residual.
+  __device__ __forceinline__ void refill_residual() {
+    if constexpr (D::kResidual) {
+      constexpr int kLag = D::kRing > 1 ? 1 : 0;
+      const int next = place_ - kLag + D::kRing;
+      if (place_ < kLag || next >= D::kTileChunks) return;
+      ptx::wait_stores_read<kLag>();
+      fetch_residual(next);
+    }
+  }
+
+  /// The lane's row of the matrices of 16 columns, `pair` of a chunk, for load_ and
+  /// store_matrices(): upper left, lower left, upper right, lower right. Rows of 128, 64 and 32 bytes
+  /// are swizzled as the copy engine has it; others are not.
+  __device__ __forceinline__ u32 matrix_row(int buffer, int pair) const {
+    constexpr int kRowBytes = 2 * D::kChunk;
+    const int row = lane_ & 15;
+    int piece = 2 * pair + (lane_ >> 4);  // of 16 bytes
+    if constexpr (kRowBytes == 128) piece ^= row & 7;
+    if constexpr (kRowBytes == 64) piece ^= row >> 1 & 3;
+    if constexpr (kRowBytes == 32) piece ^= row >> 2 & 1;
+    return staging_ + buffer * D::kStagingBytes + row * kRowBytes + piece * 16;
+  }
+
+  const GemmParams& params_;
+  const GemmMaps& maps_;
+  unsigned char* shared_;
+  const u32 staging_;
+  const GemmBarriers<D> barriers_;
+  const int warp_, lane_;
+  TilePlace tile_;
+  i32 row_;
+  u32 count_;  // tiles of this warp before this one
+  int slot_;
+  int chunk_;  // of the slab
+  int place_;  // of the tile's chunks
+  float scale_[2];
+  float sum_[2], squares_[2];
+};
+
+}  // namespace stof

@@ -1,0 +1,82 @@
+#pragma once
+// The producer thread: feeds x, W and bias by TMA.
+
+#include "gemm/sm90/config.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/grid.cuh"
+
+namespace stof {
+
+/// The matrices as the copy engine sees them: {columns, rows}.
+struct GemmMaps {
+  const ptx::TensorMap* x;         // boxes of 64 columns, kTileM rows
+  const ptx::TensorMap* w;         // boxes of 64 columns, kTileN rows
+  const ptx::TensorMap* y;         // boxes of kChunk columns, 16 rows
+  const ptx::TensorMap* residual;  // likewise
+};
+
+template <class D>
+class GemmProducer {
+ public:
+  __device__ GemmProducer(const GemmParams& params, const GemmMaps& maps, u32 shared)
+      : params_(params), maps_(maps), shared_(shared), barriers_{shared + D::kBarrierOffset} {}
+
+  /// Weights of the first stages are under way before the previous kernel has ended; what that kernel
+  /// may have written is not.
+  __device__ __forceinline__ void run() {
+    TileWalk<D> walk(params_);
+    i32 early = 0;
+    if (walk.index < walk.end) {
+      const TilePlace first = tile_place(params_, walk.index);
+      early = min(walk.k_blocks, D::kStages);
+      for (i32 block = 0; block < early; ++block) load_w(block, walk.k_begin + block, first);
+      load_bias(0, first);
+    }
+    ptx::wait_for_previous_kernel();
+    GemmRing<D> ring(0);
+    for (i32 local = 0; walk.index < walk.end; ++local, walk.index += walk.stride) {
+      const TilePlace tile = tile_place(params_, walk.index);
+      for (i32 block = 0; block < walk.k_blocks; ++block) {
+        if (local > 0 || block >= early) {
+          ptx::wait(barriers_.empty(ring.stage), ring.parity ^ 1);
+          load_w(ring.stage, walk.k_begin + block, tile);
+        }
+        ptx::load_matrix_box(shared_ + D::kXOffset + ring.stage * D::kXBytes, maps_.x,
+                             barriers_.full(ring.stage), (walk.k_begin + block) * D::kBlockK,
+                             tile.m * D::kTileM);
+        ring.next();
+      }
+      // Last, lest it wait for an earlier tile's epilogue while stages are free.
+      if (local > 0) load_bias(local, tile);
+    }
+  }
+
+ private:
+  /// Announces the stage's bytes, x's too.
+  __device__ __forceinline__ void load_w(int stage, i32 block, TilePlace tile) {
+    ptx::arrive_expect_bytes(barriers_.full(stage), D::kXBytes + D::kWBytes);
+    ptx::load_matrix_box(shared_ + D::kWOffset + stage * D::kWBytes, maps_.w, barriers_.full(stage),
+                         block * D::kBlockK, tile.n * D::kTileN);
+  }
+
+  __device__ __forceinline__ void load_bias(i32 local, TilePlace tile) {
+    if constexpr (D::kBias) {
+      constexpr int kWidth = D::kFloatBias ? 4 : 2;
+      const int slot = local % D::kBiasSlots;
+      ptx::wait(barriers_.bias_empty(slot), (local / D::kBiasSlots & 1) ^ 1);
+      const i32 column = tile.n * D::kTileN;
+      const u32 bytes = min(D::kTileN, params_.columns - column) * kWidth;
+      ptx::arrive_expect_bytes(barriers_.bias_full(slot), bytes);
+      ptx::load_bytes(shared_ + D::kBiasOffset + slot * D::kBiasBytes,
+                      static_cast<const char*>(params_.bias) + static_cast<i64>(column) * kWidth,
+                      bytes, barriers_.bias_full(slot));
+    }
+  }
+
+  const GemmParams& params_;
+  const GemmMaps& maps_;
+  const u32 shared_;
+  const GemmBarriers<D> barriers_;
+};
+
+}  // namespace stof

@@ -1,0 +1,51 @@
+#include "backend/cuda/gemm/problem.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "core/check.h"
+
+namespace stof::cuda {
+
+using codegen::GemmStep;
+
+bool GemmProblem::has(GemmStep step) const {
+  return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
+
+std::int64_t GemmProblem::y_columns() const { return has(GemmStep::kGate) ? out / 2 : out; }
+
+std::string GemmProblem::describe() const {
+  std::string text =
+      fmt::format("{} [{}, {}] x [{}, {}]^T", stof::to_string(element), rows, in, out, in);
+  for (const GemmStep step : steps) text += fmt::format(", {}", codegen::to_string(step));
+  return text;
+}
+
+std::string GemmProblem::unsupported() const {
+  if (element != DType::kFloat16 && element != DType::kBFloat16)
+    return fmt::format("element: expected float16 or bfloat16, got {}", stof::to_string(element));
+  if (has(GemmStep::kBias) && bias != DType::kFloat32 && bias != element)
+    return fmt::format("bias: expected float32 or {}, got {}", stof::to_string(element),
+                       stof::to_string(bias));
+  if (std::string text = codegen::problem_of(steps); !text.empty()) return text;
+  // The copy engine's rows begin at multiples of 16 bytes; its positions are 32-bit.
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 512;
+  const std::int64_t columns = has(GemmStep::kGate) ? 16 : 8;
+  for (const auto& [name, value, step] : {std::tuple{"rows", rows, std::int64_t{1}},
+                                          {"in", in, std::int64_t{8}},
+                                          {"out", out, columns}})
+    if (value < 1 || value > kMost || value % step != 0)
+      return fmt::format("{}: expected a multiple of {} from {} to {}, got {}", name, step, step,
+                         kMost, value);
+  for (const auto& [name, stride, width] : {std::tuple{"x_stride", x_stride, in},
+                                            {"y_stride", y_stride, y_columns()},
+                                            {"residual_stride", residual_stride, y_columns()}})
+    if (stride != 0 && (stride < width || stride % 8 != 0))
+      return fmt::format("{}: expected 0 or a multiple of 8 of at least {}, got {}", name, width,
+                         stride);
+  return "";
+}
+
+}  // namespace stof::cuda

@@ -1,0 +1,31 @@
+#pragma once
+// A matrix product with what follows it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "codegen/gemm.h"
+
+namespace stof::cuda {
+
+/// y = steps(x[rows, in] W[out, in]^T): row-major elements, float32 accumulation; every result is
+/// rounded once, when it is stored. With a gate y has out / 2 columns and W's rows come in turns of
+/// eight, gates first.
+struct GemmProblem {
+  DType element = DType::kBFloat16;  ///< or float16
+  std::int64_t rows = 0, in = 0, out = 0;
+  std::vector<codegen::GemmStep> steps;
+  DType bias = DType::kFloat32;  ///< or the element type
+  /// Elements from row to row; 0: as many as the matrix has columns.
+  std::int64_t x_stride = 0, y_stride = 0, residual_stride = 0;
+
+  bool has(codegen::GemmStep step) const;
+  std::int64_t y_columns() const;
+  /// "bfloat16 [128, 768] x [3072, 768]^T, bias, gelu_erf"
+  std::string describe() const;
+  /// Empty, or why the kernels do not take it: "in: expected a multiple of 8, got 100".
+  std::string unsupported() const;
+};
+
+}  // namespace stof::cuda

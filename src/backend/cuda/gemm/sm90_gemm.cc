@@ -1,0 +1,128 @@
+#include "backend/cuda/gemm/sm90_gemm.h"
+
+#include <algorithm>
+
+#include "backend/cuda/kernel_cache.h"
+#include "core/bits.h"
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+using codegen::GemmConfig;
+using codegen::GemmStep;
+
+const Kernel& kernel_of(const GemmProblem& problem, const GemmConfig& config,
+                        const Device& device) {
+  const std::string reason = problem.unsupported();
+  STOF_CHECK(reason.empty(), kUnsupported, "{}: {}", problem.describe(), reason);
+  STOF_CHECK(config.element == problem.element && config.steps == problem.steps &&
+                 config.bias == problem.bias,
+             kInvalidArgument, "{}: configuration {} is for other steps or element types",
+             problem.describe(), config.name());
+  STOF_CHECK(device.facts().target() == "sm_90a", kUnsupported,
+             "{}: {} needs compute capability 9.0, {} has {}.{}", problem.describe(), config.name(),
+             device.facts().name, device.facts().major, device.facts().minor);
+  constexpr bool kEarlyStart = true;
+  return loaded_kernel(
+      {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), kEarlyStart}, device);
+}
+
+/// A row-major matrix as the copy engine sees it, in boxes of `box_columns` x `box_rows`, whose
+/// rows are swizzled where they are 32, 64 or 128 bytes.
+CUtensorMap matrix_map(const char* name, DType element, CUdeviceptr data, std::int64_t rows,
+                       std::int64_t columns, std::int64_t stride, int box_rows, int box_columns) {
+  constexpr int kFloat16 = 6, kBFloat16 = 9, kNoInterleave = 0, kPromote256 = 3, kZeroFill = 0;
+  const int swizzle = box_columns == 64 ? 3 : box_columns == 32 ? 2 : box_columns == 16 ? 1 : 0;
+  const std::uint64_t extents[] = {static_cast<std::uint64_t>(columns),
+                                   static_cast<std::uint64_t>(rows)};
+  const std::uint64_t strides[] = {static_cast<std::uint64_t>(stride) * 2};
+  const std::uint32_t box[] = {static_cast<std::uint32_t>(box_columns),
+                               static_cast<std::uint32_t>(box_rows)};
+  const std::uint32_t steps[] = {1, 1};
+  CUtensorMap map;
+  const Driver& driver = Driver::instance();
+  const CUresult result = driver.cuTensorMapEncodeTiled(
+      &map, element == DType::kBFloat16 ? kBFloat16 : kFloat16, 2, device_pointer(data), extents,
+      strides, box, steps, kNoInterleave, swizzle, kPromote256, kZeroFill);
+  if (result != 0)
+    driver.check(result,
+                 fmt::format("describing {} [{}, {}] with {} elements from row to row to the "
+                             "copy engine",
+                             name, rows, columns, stride));
+  return map;
+}
+
+void check_operand(const char* name, CUdeviceptr address, bool wanted) {
+  STOF_CHECK((address != 0) == wanted, kInvalidArgument, "{}: expected {}, got {}", name,
+             wanted ? "device memory" : "none, since no step takes it",
+             wanted ? "none" : "an address");
+  STOF_CHECK(address % 16 == 0, kInvalidArgument, "{}: expected an address divisible by 16 bytes",
+             name);
+}
+
+/// Rows of x that are taken together while a column tile's W passes: where W is large, more, so
+/// that it is read from memory fewer times.
+constexpr std::int64_t kBandRows = 1024, kWideBandRows = 2048, kWide = 8192;
+
+}  // namespace
+
+Sm90Gemm::Sm90Gemm(const GemmProblem& problem, const GemmConfig& config, const Device& device)
+    : problem_(problem),
+      config_(config),
+      kernel_(&kernel_of(problem, config, device)),
+      num_sms_(device.facts().num_sms) {}
+
+Sm90Gemm::Sm90Gemm(const GemmProblem& problem, const Device& device)
+    : Sm90Gemm(problem, default_gemm_config(problem, device.facts()), device) {}
+
+std::int64_t Sm90Gemm::statistics_columns() const { return ceil_div(problem_.out, config_.tile_n); }
+
+Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
+  const GemmProblem& p = problem_;
+  check_operand("x", operands.x, true);
+  check_operand("weight", operands.weight, true);
+  check_operand("y", operands.y, true);
+  check_operand("bias", operands.bias, p.has(GemmStep::kBias));
+  check_operand("residual", operands.residual, p.has(GemmStep::kResidual));
+  check_operand("row_scale", operands.row_scale, p.has(GemmStep::kRowScale));
+  check_operand("statistics", operands.statistics, p.has(GemmStep::kRowStatistics));
+
+  const auto stride = [](std::int64_t given, std::int64_t width) { return given ? given : width; };
+  const std::int64_t width = p.y_columns();
+  Sm90GemmCall call;
+  call.kernel_ = kernel_;
+  call.threads_ = static_cast<unsigned>(config_.threads());
+  call.x_ = matrix_map("x", p.element, operands.x, p.rows, p.in, stride(p.x_stride, p.in),
+                       config_.tile_m, 64);
+  call.weight_ =
+      matrix_map("weight", p.element, operands.weight, p.out, p.in, p.in, config_.tile_n, 64);
+  call.y_ = matrix_map("y", p.element, operands.y, p.rows, width, stride(p.y_stride, width), 16,
+                       config_.chunk());
+  call.residual_ = operands.residual == 0
+                       ? call.y_
+                       : matrix_map("residual", p.element, operands.residual, p.rows, width,
+                                    stride(p.residual_stride, width), 16, config_.chunk());
+  const std::int64_t tiles_m = ceil_div(p.rows, config_.tile_m);
+  const std::int64_t tiles_n = ceil_div(p.out, config_.tile_n);
+  // Blocks that share sums take one tile each; others walk.
+  const std::int64_t slots = static_cast<std::int64_t>(num_sms_) * config_.blocks_per_sm;
+  const std::int64_t tiles = tiles_m * tiles_n;
+  call.blocks_ = static_cast<unsigned>(config_.partners() > 1 ? tiles * config_.cluster_k
+                                                              : std::min(tiles, slots));
+  const std::int64_t band_rows = p.out >= kWide ? kWideBandRows : kBandRows;
+  const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+  call.params_ = {operands.bias,   operands.row_scale, operands.statistics,
+                  narrow(p.rows),  narrow(p.out),      narrow(ceil_div(p.in, 64)),
+                  narrow(tiles_m), narrow(tiles_n),    narrow(band_rows / config_.tile_m)};
+  return call;
+}
+
+void Sm90GemmCall::launch(CUstream stream, bool after_all) const {
+  void* arguments[] = {const_cast<Params*>(&params_), const_cast<CUtensorMap*>(&x_),
+                       const_cast<CUtensorMap*>(&weight_), const_cast<CUtensorMap*>(&y_),
+                       const_cast<CUtensorMap*>(&residual_)};
+  kernel_->launch(blocks_, threads_, stream, arguments, after_all);
+}
+
+}  // namespace stof::cuda

@@ -1,0 +1,70 @@
+#pragma once
+// Matrix products on Hopper by kernels/gemm/sm90: prepared once, launched many times.
+
+#include <cstdint>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/gemm/configs.h"
+
+namespace stof::cuda {
+
+/// Device memory, 16-byte aligned; what the problem's steps do not ask for is 0. y may be residual
+/// itself, and must overlap nothing else.
+struct GemmOperands {
+  CUdeviceptr x = 0, weight = 0, y = 0;
+  CUdeviceptr bias = 0;        ///< [out]
+  CUdeviceptr residual = 0;    ///< elements [rows, y_columns]
+  CUdeviceptr row_scale = 0;   ///< float32 [rows]
+  CUdeviceptr statistics = 0;  ///< out: float32 [rows, statistics_columns(), 2]
+};
+
+/// A product with its operands bound. Immutable; launch() may be called from several threads.
+class Sm90GemmCall {
+ public:
+  /// Asynchronous; neither allocates nor compiles nor synchronises. The kernel may start before the
+  /// one before it in the stream has ended, and then reads weight and bias at once, all else when
+  /// that has ended. `after_all`: it does not; needed where the kernel before writes weight or
+  /// bias.
+  void launch(CUstream stream, bool after_all = false) const;
+
+ private:
+  friend class Sm90Gemm;
+  // Mirror of GemmParams in kernels/gemm/sm90/config.cuh.
+  struct Params {
+    CUdeviceptr bias, row_scale, statistics;
+    std::int32_t rows, columns, k_blocks, tiles_m, tiles_n, band;
+  };
+  const Kernel* kernel_ = nullptr;
+  unsigned blocks_ = 0, threads_ = 0;
+  Params params_{};
+  CUtensorMap x_{}, weight_{}, y_{}, residual_{};
+};
+
+/// A product's kernel, compiled and loaded. Safe from several threads.
+class Sm90Gemm {
+ public:
+  /// Throws Unsupported naming what the kernels do not take, or what loaded_kernel() throws.
+  Sm90Gemm(const GemmProblem& problem, const codegen::GemmConfig& config, const Device& device);
+  /// With the default configuration.
+  Sm90Gemm(const GemmProblem& problem, const Device& device);
+
+  /// Throws InvalidArgument naming an operand that is missing, superfluous or misaligned.
+  Sm90GemmCall bind(const GemmOperands& operands) const;
+  /// bind() and launch().
+  void run(const GemmOperands& operands, CUstream stream, bool after_all = false) const {
+    bind(operands).launch(stream, after_all);
+  }
+
+  /// Pairs of sums kept for a row with GemmStep::kRowStatistics: one a tile's columns.
+  std::int64_t statistics_columns() const;
+  const GemmProblem& problem() const { return problem_; }
+  const codegen::GemmConfig& config() const { return config_; }
+
+ private:
+  GemmProblem problem_;
+  codegen::GemmConfig config_;
+  const Kernel* kernel_;
+  int num_sms_;
+};
+
+}  // namespace stof::cuda

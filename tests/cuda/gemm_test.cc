@@ -1,0 +1,171 @@
+// Hopper matrix products without a GPU: what is refused and why, the order of what is not, the text
+// of the steps, and that kernels of every kind compile without spills. Every registered kernel is
+// compiled and run by tests/gpu/gemm_check.cc.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "backend/cuda/gemm/configs.h"
+#include "jit/nvrtc.h"
+#include "stof/error.h"
+
+namespace stof::cuda {
+namespace {
+
+using codegen::GemmConfig;
+using codegen::GemmSchedule;
+using codegen::GemmStep;
+using testing::HasSubstr;
+
+DeviceFacts hopper() {
+  DeviceFacts facts;
+  facts.name = "H200";
+  facts.major = 9;
+  facts.num_sms = 132;
+  return facts;
+}
+
+GemmProblem product(std::int64_t rows, std::int64_t out, std::int64_t in,
+                    std::vector<GemmStep> steps = {}) {
+  GemmProblem problem;
+  problem.rows = rows;
+  problem.out = out;
+  problem.in = in;
+  problem.steps = std::move(steps);
+  return problem;
+}
+
+TEST(GemmCandidates, RefuseWhatNoKernelTakesNamingTheArgument) {
+  const auto reason = [](const GemmProblem& problem, DeviceFacts facts = hopper()) {
+    const GemmCandidates candidates = gemm_candidates(problem, facts);
+    EXPECT_TRUE(candidates.feasible.empty());
+    return candidates.refused.empty() ? "" : candidates.refused[0].reason;
+  };
+  EXPECT_THAT(reason(product(0, 64, 64)), HasSubstr("rows: expected a multiple of 1 from 1"));
+  EXPECT_THAT(reason(product(64, 100, 64)), HasSubstr("out: expected a multiple of 8"));
+  EXPECT_THAT(reason(product(64, 64, 12)), HasSubstr("in: expected a multiple of 8"));
+  EXPECT_THAT(reason(product(64, 72, 64, {GemmStep::kSilu, GemmStep::kGate})),
+              HasSubstr("out: expected a multiple of 16"));
+  GemmProblem strided = product(64, 64, 64);
+  strided.y_stride = 32;
+  EXPECT_THAT(reason(strided), HasSubstr("y_stride: expected 0 or a multiple of 8 of at least 64"));
+  EXPECT_THAT(reason(product(64, 64, 64, {GemmStep::kGate, GemmStep::kBias})),
+              HasSubstr("bias before the gate"));
+  EXPECT_THAT(reason(product(64, 64, 64, {GemmStep::kBias, GemmStep::kBias})),
+              HasSubstr("bias once, got it 2 times"));
+  EXPECT_THAT(reason(product(64, 64, 64, {GemmStep::kRowStatistics, GemmStep::kBias})),
+              HasSubstr("row_statistics last"));
+  GemmProblem wide = product(64, 64, 64);
+  wide.element = DType::kFloat32;
+  EXPECT_THAT(reason(wide), HasSubstr("expected float16 or bfloat16, got float32"));
+  DeviceFacts ampere = hopper();
+  ampere.major = 8;
+  EXPECT_THAT(reason(product(64, 64, 64), ampere), HasSubstr("needs compute capability 9.0"));
+  EXPECT_THROW(default_gemm_config(product(64, 64, 12), hopper()), Error);
+}
+
+TEST(GemmCandidates, SayWhyAKernelIsLeftOut) {
+  const GemmCandidates candidates =
+      gemm_candidates(product(128, 768, 64, {GemmStep::kSilu, GemmStep::kGate}), hopper());
+  std::string reasons;
+  for (const GemmRefusal& refusal : candidates.refused)
+    reasons += refusal.shape + ": " + refusal.reason + "\n";
+  EXPECT_THAT(reasons, HasSubstr("cluster_k: 4 blocks share 1 blocks of K"));
+  EXPECT_THAT(reasons, HasSubstr("tile_n: expected a multiple of 32"));
+  EXPECT_FALSE(candidates.feasible.empty());
+}
+
+TEST(GemmCandidates, AreDistinctAndValidWhateverTheSteps) {
+  const std::vector<std::vector<GemmStep>> lists = {
+      {},
+      {GemmStep::kBias, GemmStep::kGeluErf},
+      {GemmStep::kBias, GemmStep::kResidual, GemmStep::kRowStatistics},
+      {GemmStep::kRowScale, GemmStep::kSilu, GemmStep::kGate, GemmStep::kResidual}};
+  for (const auto& steps : lists) {
+    std::set<std::string> names;
+    for (const GemmConfig& config : registered_gemm_configs(product(1, 8, 8, steps))) {
+      EXPECT_EQ(config.problem(), "") << config.name();
+      EXPECT_TRUE(names.insert(config.name()).second) << config.name();
+    }
+    EXPECT_GE(names.size(), 20u);
+  }
+}
+
+/// Schedule, tile and cluster of the first candidate, without its stages.
+std::string first(const GemmProblem& problem) {
+  const GemmConfig config = default_gemm_config(problem, hopper());
+  return std::string(1, "pcsw"[static_cast<int>(config.schedule)]) + std::to_string(config.tile_m) +
+         "x" + std::to_string(config.tile_n) +
+         (config.cluster_k > 1 ? "k" + std::to_string(config.cluster_k) : "");
+}
+
+TEST(GemmCandidates, PutFirstWhatWasMeasuredFastest) {
+  EXPECT_EQ(first(product(4096, 2304, 768)), "p128x192");
+  EXPECT_EQ(first(product(32768, 3072, 768)), "p128x192");
+  EXPECT_EQ(first(product(8192, 16384, 2048)), "p128x192");
+  EXPECT_EQ(first(product(8192, 2048, 8192)), "c128x256");
+  const GemmConfig down = default_gemm_config(product(128, 768, 3072), hopper());
+  EXPECT_EQ(down.tile_m, 64);
+  EXPECT_GT(down.partners(), 1);
+}
+
+TEST(GemmText, CallsTheStepsInOrder) {
+  GemmConfig config;
+  config.steps = {GemmStep::kRowScale, GemmStep::kBias,     GemmStep::kSilu,
+                  GemmStep::kGate,     GemmStep::kResidual, GemmStep::kRowStatistics};
+  const std::string text = emit_gemm(config);
+  std::size_t at = 0;
+  for (const char* call : {"scale_rows(values)", "add_bias(values)", "gate<Silu>(values, gated)",
+                           "add_residual(gated)", "count(gated)", "store(gated)"}) {
+    const std::size_t next = text.find(call, at);
+    ASSERT_NE(next, std::string::npos) << call;
+    at = next;
+  }
+  EXPECT_EQ(text.find("activate<"), std::string::npos);
+  EXPECT_EQ(config.name(),
+            "gemm_sm90_bf16_p128x192s4_row_scale_bias_silu_gate_residual_row_statistics");
+}
+
+TEST(GemmConfig, RefusesTilesThatDoNotFit) {
+  GemmConfig config;
+  config.stages = 6;
+  EXPECT_THAT(config.problem(), HasSubstr("shared memory: needs"));
+  config.tile_n = 256;
+  EXPECT_THAT(config.problem(), HasSubstr("256 accumulators a thread are more than 192"));
+  config.tile_n = 40;
+  EXPECT_THAT(config.problem(), HasSubstr("tile_n: expected a multiple of 16"));
+  EXPECT_THROW(emit_gemm(config), Error);
+}
+
+/// One kernel of every schedule, with the steps that need the most registers somewhere.
+TEST(GemmBuild, CompilesWithoutSpills) {
+  const auto compile = [](GemmSchedule schedule, int tile_m, int tile_n, int stages, int cluster_k,
+                          DType element, std::vector<GemmStep> steps) {
+    GemmConfig config;
+    config.schedule = schedule;
+    config.tile_m = tile_m;
+    config.tile_n = tile_n;
+    config.stages = stages;
+    config.cluster_k = cluster_k;
+    config.element = element;
+    config.steps = std::move(steps);
+    const auto module = jit::Nvrtc::instance().compile(config.name(), emit_gemm(config), "sm_90a");
+    const jit::ResourceReport report = jit::parse_resources(module.log);
+    EXPECT_GT(report.registers, 0) << config.name();
+    EXPECT_EQ(report.spill_bytes, 0) << config.name();
+    EXPECT_EQ(report.stack_bytes, 0) << config.name();
+    EXPECT_FALSE(report.wgmma_serialized) << config.name();
+  };
+  compile(GemmSchedule::kPingPong, 128, 192, 4, 1, DType::kBFloat16,
+          {GemmStep::kBias, GemmStep::kResidual, GemmStep::kRowStatistics});
+  compile(GemmSchedule::kCooperative, 128, 256, 4, 1, DType::kFloat16,
+          {GemmStep::kBias, GemmStep::kGeluErf});
+  compile(GemmSchedule::kSplit, 64, 64, 8, 2, DType::kBFloat16,
+          {GemmStep::kRowScale, GemmStep::kBias, GemmStep::kSilu, GemmStep::kGate});
+  compile(GemmSchedule::kSingle, 64, 48, 8, 4, DType::kFloat16, {GemmStep::kResidual});
+}
+
+}  // namespace
+}  // namespace stof::cuda

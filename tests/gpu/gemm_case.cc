@@ -1,0 +1,311 @@
+#include "gpu/gemm_case.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "core/bits.h"
+
+namespace stof::check {
+namespace {
+
+using codegen::GemmStep;
+
+float real_of(DType dtype, std::uint16_t bits) {
+  Float16 half;
+  BFloat16 brain;
+  half.bits = brain.bits = bits;
+  return dtype == DType::kFloat16 ? static_cast<float>(half) : static_cast<float>(brain);
+}
+
+std::uint16_t bits_of(DType dtype, float value) {
+  return dtype == DType::kFloat16 ? Float16(value).bits : BFloat16(value).bits;
+}
+
+bool is_nan(DType dtype, std::uint16_t bits) {
+  const unsigned infinity = dtype == DType::kFloat16 ? 0x7c00 : 0x7f80;
+  return (bits & 0x7fffu) > infinity;
+}
+
+void copy_in(cuda::CUdeviceptr to, const void* from, std::size_t bytes) {
+  const auto& driver = cuda::Driver::instance();
+  driver.check(driver.cuMemcpyHtoDAsync(to, from, bytes, nullptr), "uploading");
+  driver.check(driver.cuStreamSynchronize(nullptr), "uploading");
+}
+
+void copy_out(void* to, cuda::CUdeviceptr from, std::size_t bytes) {
+  const auto& driver = cuda::Driver::instance();
+  driver.check(driver.cuMemcpyDtoHAsync(to, from, bytes, nullptr), "downloading");
+  driver.check(driver.cuStreamSynchronize(nullptr), "downloading");
+}
+
+void fill_bytes(const cuda::DeviceBuffer& buffer) {
+  const auto& driver = cuda::Driver::instance();
+  if (buffer.bytes() == 0) return;
+  driver.check(driver.cuMemsetD8Async(buffer.address(), 0xff, buffer.bytes(), nullptr),
+               "poisoning");
+  driver.check(driver.cuStreamSynchronize(nullptr), "poisoning");
+}
+
+double activation(GemmStep step, double x) {
+  switch (step) {
+    case GemmStep::kRelu:
+      return std::max(x, 0.0);
+    case GemmStep::kGeluErf:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case GemmStep::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case GemmStep::kSilu:
+      return x / (1 + std::exp(-x));
+    default:
+      return x;
+  }
+}
+
+bool is_activation(GemmStep step) {
+  return step == GemmStep::kRelu || step == GemmStep::kGeluErf || step == GemmStep::kGeluTanh ||
+         step == GemmStep::kSilu;
+}
+
+}  // namespace
+
+GuardedMatrix::GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t columns,
+                             std::int64_t stride, const char* name)
+    : dtype_(dtype),
+      rows_(rows),
+      columns_(columns),
+      stride_(stride),
+      image_(static_cast<std::size_t>(rows * stride + 2 * kGuard), 0xffff),
+      buffer_(image_.size() * 2, name) {}
+
+void GuardedMatrix::fill(Draw& draw, float scale) {
+  for (std::int64_t row = 0; row < rows_; ++row)
+    for (std::int64_t column = 0; column < columns_; ++column)
+      image_[static_cast<std::size_t>(kGuard + row * stride_ + column)] =
+          bits_of(dtype_, draw.normal() * scale);
+  upload();
+}
+
+float GuardedMatrix::at(std::int64_t row, std::int64_t column) const {
+  return real_of(dtype_, image_[static_cast<std::size_t>(kGuard + row * stride_ + column)]);
+}
+
+void GuardedMatrix::upload() const { copy_in(buffer_.address(), image_.data(), image_.size() * 2); }
+
+void GuardedMatrix::poison() const { fill_bytes(buffer_); }
+
+std::vector<std::uint16_t> GuardedMatrix::download() const {
+  std::vector<std::uint16_t> image(image_.size());
+  copy_out(image.data(), buffer_.address(), image.size() * 2);
+  return image;
+}
+
+bool GuardedMatrix::written_exactly() const {
+  const auto untouched = [&](std::int64_t begin, std::int64_t end) {
+    return std::all_of(image_.begin() + begin, image_.begin() + end,
+                       [](std::uint16_t bits) { return bits == 0xffff; });
+  };
+  const std::int64_t size = kGuard + rows_ * stride_;
+  if (!untouched(0, kGuard) || !untouched(size, size + kGuard)) return false;
+  for (std::int64_t row = 0; row < rows_; ++row) {
+    const std::int64_t begin = kGuard + row * stride_;
+    for (std::int64_t i = begin; i < begin + columns_; ++i)
+      if (is_nan(dtype_, image_[static_cast<std::size_t>(i)])) return false;
+    if (!untouched(begin + columns_, begin + stride_)) return false;
+  }
+  return true;
+}
+
+void DeviceFloats::upload(const char* name) {
+  buffer = cuda::DeviceBuffer(values.size() * 4, name);
+  copy_in(buffer.address(), values.data(), values.size() * 4);
+}
+
+GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64_t out,
+                   std::int64_t gap, std::uint64_t seed)
+    : element_(element),
+      rows_(rows),
+      in_(in),
+      out_(out),
+      x_(element, rows, in, in + gap, "x"),
+      weight_(element, out, in, in, "weight"),
+      wide_(element, rows, out, out + gap, "y"),
+      narrow_(element, rows, out / 2, out / 2 + gap, "y"),
+      wide_residual_(element, rows, out, out + gap, "residual"),
+      narrow_residual_(element, rows, out / 2, out / 2 + gap, "residual"),
+      bias16_(element, 1, out, out, "bias") {
+  Draw draw(seed);
+  x_.fill(draw, 1);
+  weight_.fill(draw, 1 / std::sqrt(static_cast<float>(in)));
+  wide_residual_.fill(draw, 1);
+  narrow_residual_.fill(draw, 1);
+  bias16_.fill(draw, 1);
+  for (std::int64_t i = 0; i < out; ++i) bias_.values.push_back(draw.normal());
+  for (std::int64_t i = 0; i < rows; ++i) scale_.values.push_back(1 + 0.3f * draw.normal());
+  bias_.upload("bias");
+  scale_.upload("row_scale");
+
+  // Rows on both sides of every boundary inside a tile, the last ones, and some others.
+  std::set<std::int64_t> sampled;
+  for (const std::int64_t row : {0, 7, 8, 15, 16, 63, 64, 127, 128, 255, 256})
+    if (row < rows) sampled.insert(row);
+  for (std::int64_t row = std::max<std::int64_t>(0, rows - 2); row < rows; ++row)
+    sampled.insert(row);
+  for (int i = 0; i < 8; ++i) sampled.insert(draw.between(0, rows - 1));
+  sampled_.assign(sampled.begin(), sampled.end());
+  std::vector<float> w(static_cast<std::size_t>(in));
+  sums_.assign(sampled_.size(), std::vector<double>(static_cast<std::size_t>(out)));
+  std::vector<std::vector<float>> xs;
+  for (const std::int64_t row : sampled_) {
+    auto& x = xs.emplace_back();
+    for (std::int64_t k = 0; k < in; ++k) x.push_back(x_.at(row, k));
+  }
+  for (std::int64_t column = 0; column < out; ++column) {
+    for (std::int64_t k = 0; k < in; ++k) w[static_cast<std::size_t>(k)] = weight_.at(column, k);
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      double sum = 0;
+      for (std::size_t k = 0; k < w.size(); ++k)
+        sum += static_cast<double>(xs[i][k]) * static_cast<double>(w[k]);
+      sums_[i][static_cast<std::size_t>(column)] = sum;
+    }
+  }
+}
+
+cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bias) const {
+  cuda::GemmProblem problem;
+  problem.element = element_;
+  problem.rows = rows_;
+  problem.in = in_;
+  problem.out = out_;
+  problem.steps = steps;
+  problem.bias = bias;
+  problem.x_stride = x_.stride();
+  problem.y_stride = problem.residual_stride = y_of(problem).stride();
+  return problem;
+}
+
+std::string GemmCase::describe() const {
+  return fmt::format("{} M={} N={} K={} gap {}", to_string(element_), rows_, out_, in_,
+                     x_.stride() - in_);
+}
+
+const GuardedMatrix& GemmCase::y_of(const cuda::GemmProblem& problem) const {
+  return problem.has(GemmStep::kGate) ? narrow_ : wide_;
+}
+
+cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p,
+                                      const cuda::DeviceBuffer& statistics) {
+  cuda::GemmOperands operands;
+  operands.x = x_.address();
+  operands.weight = weight_.address();
+  operands.y = y_of(p).address();
+  if (p.has(GemmStep::kBias))
+    operands.bias = p.bias == DType::kFloat32 ? bias_.buffer.address() : bias16_.address();
+  if (p.has(GemmStep::kResidual))
+    operands.residual =
+        p.has(GemmStep::kGate) ? narrow_residual_.address() : wide_residual_.address();
+  if (p.has(GemmStep::kRowScale)) operands.row_scale = scale_.buffer.address();
+  operands.statistics = statistics.address();
+  return operands;
+}
+
+std::string GemmCase::check(const cuda::Sm90Gemm& gemm) {
+  const cuda::GemmProblem& p = gemm.problem();
+  const bool counted = p.has(GemmStep::kRowStatistics);
+  std::vector<float> statistics(
+      counted ? static_cast<std::size_t>(rows_ * gemm.statistics_columns() * 2) : 0);
+  const cuda::DeviceBuffer memory(statistics.size() * 4, "statistics");
+  const cuda::Sm90GemmCall call = gemm.bind(operands(p, memory));
+  GuardedMatrix& y = p.has(GemmStep::kGate) ? narrow_ : wide_;
+  std::vector<std::uint16_t> first;
+  std::vector<float> first_statistics;
+  for (int run = 0; run < 2; ++run) {
+    y.poison();
+    fill_bytes(memory);
+    call.launch(nullptr);
+    std::vector<std::uint16_t> image = y.download();
+    if (counted) copy_out(statistics.data(), memory.address(), memory.bytes());
+    if (run == 0) {
+      first = std::move(image);
+      first_statistics = statistics;
+    } else if (image != first || (counted && std::memcmp(statistics.data(), first_statistics.data(),
+                                                         memory.bytes()) != 0)) {
+      return "two runs differ";
+    }
+  }
+  y.take(std::move(first));
+  if (!y.written_exactly()) return "elements were left out, are NaN, or lie outside y";
+  return compare(gemm, statistics);
+}
+
+std::string GemmCase::compare(const cuda::Sm90Gemm& gemm, const std::vector<float>& statistics) {
+  const cuda::GemmProblem& p = gemm.problem();
+  const GuardedMatrix& y = y_of(p);
+  const GuardedMatrix& residual = p.has(GemmStep::kGate) ? narrow_residual_ : wide_residual_;
+  // Half a unit in the last place, and what sums and functions in float32 may be off where values
+  // are about 1.
+  const double rounding = element_ == DType::kFloat16 ? 0x1p-11 : 0x1p-8;
+  constexpr double kAllowance = 3e-5;
+  worst_ = 0;
+  for (std::size_t i = 0; i < sampled_.size(); ++i) {
+    const std::int64_t row = sampled_[i];
+    std::vector<double> values = sums_[i];
+    for (std::size_t s = 0; s < p.steps.size(); ++s) {
+      const GemmStep step = p.steps[s];
+      const bool gates = s + 1 < p.steps.size() && p.steps[s + 1] == GemmStep::kGate;
+      for (std::size_t c = 0; c < values.size(); ++c) {
+        const auto column = static_cast<std::int64_t>(c);
+        if (step == GemmStep::kBias)
+          values[c] += static_cast<double>(p.bias == DType::kFloat32 ? bias_.values[c]
+                                                                     : bias16_.at(0, column));
+        if (step == GemmStep::kRowScale)
+          values[c] *= static_cast<double>(scale_.values[static_cast<std::size_t>(row)]);
+        if (step == GemmStep::kResidual) values[c] += static_cast<double>(residual.at(row, column));
+        if (is_activation(step) && (!gates || c / 8 % 2 == 0))
+          values[c] = activation(step, values[c]);
+      }
+      if (step != GemmStep::kGate) continue;
+      std::vector<double> gated;
+      for (std::size_t c = 0; c < values.size(); ++c)
+        if (c / 8 % 2 == 0) gated.push_back(values[c] * values[c + 8]);
+      values = std::move(gated);
+    }
+    for (std::size_t c = 0; c < values.size(); ++c) {
+      const auto got = static_cast<double>(y.at(row, static_cast<std::int64_t>(c)));
+      const double size = std::max(1.0, std::abs(values[c]));
+      const double beyond = std::abs(got - values[c]) - rounding * std::abs(values[c]);
+      worst_ = std::max(worst_, beyond / (kAllowance * size));
+      if (!(beyond <= kAllowance * size))
+        return fmt::format("row {} column {}: expected {:.6f}, got {:.6f}", row, c, values[c], got);
+    }
+    if (statistics.empty()) continue;
+    const std::int64_t tile = gemm.config().out_n();
+    for (std::int64_t t = 0; t < gemm.statistics_columns(); ++t) {
+      double sum = 0, squares = 0, size = 0;
+      for (std::int64_t c = t * tile; c < std::min(p.y_columns(), (t + 1) * tile); ++c) {
+        const double value = values[static_cast<std::size_t>(c)];
+        sum += value, squares += value * value, size += std::abs(value);
+      }
+      const auto at = static_cast<std::size_t>((row * gemm.statistics_columns() + t) * 2);
+      if (!(std::abs(static_cast<double>(statistics[at]) - sum) <= kAllowance * (1 + size)) ||
+          !(std::abs(static_cast<double>(statistics[at + 1]) - squares) <=
+            kAllowance * (1 + 2 * squares)))
+        return fmt::format(
+            "statistics of row {}, tile {}: expected {:.5f} and {:.5f}, got {:.5f} and "
+            "{:.5f}",
+            row, t, sum, squares, static_cast<double>(statistics[at]),
+            static_cast<double>(statistics[at + 1]));
+    }
+  }
+  return "";
+}
+
+bool GemmCase::inputs_unchanged() const {
+  return x_.unchanged() && weight_.unchanged() && wide_residual_.unchanged() &&
+         narrow_residual_.unchanged() && bias16_.unchanged();
+}
+
+}  // namespace stof::check

@@ -1,0 +1,83 @@
+#pragma once
+// One size of matrix product: operands with guards in device memory, and sums in double precision
+// of some of its rows.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/gemm/sm90_gemm.h"
+#include "gpu/draw.h"
+
+namespace stof::check {
+
+/// A row-major matrix of 16-bit elements; what lies between its rows, before and after it is 0xff
+/// bytes: NaN to whoever reads them, and a guard against whoever writes them.
+class GuardedMatrix {
+ public:
+  GuardedMatrix() = default;
+  GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                const char* name);
+  void fill(Draw& draw, float scale);
+  cuda::CUdeviceptr address() const { return buffer_.address() + kGuard * 2; }
+  float at(std::int64_t row, std::int64_t column) const;
+  std::int64_t rows() const { return rows_; }
+  std::int64_t columns() const { return columns_; }
+  std::int64_t stride() const { return stride_; }
+
+  void upload() const;
+  /// NaN everywhere on the device.
+  void poison() const;
+  std::vector<std::uint16_t> download() const;
+  void take(std::vector<std::uint16_t> image) { image_ = std::move(image); }
+  bool unchanged() const { return download() == image_; }
+  /// Whether every element was written and nothing else: no NaN inside, 0xff outside.
+  bool written_exactly() const;
+
+ private:
+  static constexpr std::int64_t kGuard = 8 * 1024;  // elements
+  DType dtype_ = DType::kBFloat16;
+  std::int64_t rows_ = 0, columns_ = 0, stride_ = 0;
+  std::vector<std::uint16_t> image_;
+  cuda::DeviceBuffer buffer_;
+};
+
+/// float32 values in device memory.
+struct DeviceFloats {
+  std::vector<float> values;
+  cuda::DeviceBuffer buffer;
+  void upload(const char* name);
+};
+
+class GemmCase {
+ public:
+  /// `gap`: elements between the rows of x, y and residual.
+  GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64_t out, std::int64_t gap,
+           std::uint64_t seed);
+
+  cuda::GemmProblem problem(const std::vector<codegen::GemmStep>& steps, DType bias) const;
+  std::string describe() const;
+  /// Runs twice on poisoned outputs. "" where both runs give the same bits, all of y and statistics
+  /// was written and nothing else, and the rows that are looked at are right; else what is wrong.
+  std::string check(const cuda::Sm90Gemm& gemm);
+  /// The error beyond rounding of the last check, in units of its allowance.
+  double worst() const { return worst_; }
+  bool inputs_unchanged() const;
+
+ private:
+  cuda::GemmOperands operands(const cuda::GemmProblem& problem,
+                              const cuda::DeviceBuffer& statistics);
+  std::string compare(const cuda::Sm90Gemm& gemm, const std::vector<float>& statistics);
+  const GuardedMatrix& y_of(const cuda::GemmProblem& problem) const;
+
+  DType element_;
+  std::int64_t rows_, in_, out_;
+  GuardedMatrix x_, weight_, wide_, narrow_, wide_residual_, narrow_residual_, bias16_;
+  DeviceFloats bias_, scale_;
+  std::vector<std::int64_t> sampled_;      ///< rows
+  std::vector<std::vector<double>> sums_;  ///< of x W^T, by sampled row
+  double worst_ = 0;
+};
+
+}  // namespace stof::check

@@ -1,0 +1,332 @@
+// Checks the Hopper matrix products on a GPU: every configuration, every kind of step, sizes that
+// end inside tiles, chains of dependent products that start early, graphs, several threads.
+//   gemm_gpu_check [CHECK...]      products, chain, threads, refusals; default: all
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpu/compile_ahead.h"
+#include "gpu/gemm_case.h"
+#include "gpu/replay.h"
+#include "stof/error.h"
+
+namespace {
+
+using namespace stof;
+using cuda::CUdeviceptr;
+using cuda::Sm90Gemm;
+using cuda::Sm90GemmCall;
+using Step = codegen::GemmStep;
+using Steps = std::vector<Step>;
+
+int passed = 0, failed = 0;
+
+void report(const std::string& what, const std::string& wrong) {
+  (wrong.empty() ? passed : failed)++;
+  if (wrong.empty()) return;
+  std::printf("BAD %s: %s\n", what.c_str(), wrong.c_str());
+  std::fflush(stdout);
+}
+
+const Steps kPlain = {}, kBias = {Step::kBias}, kGelu = {Step::kBias, Step::kGeluErf},
+            kResidual = {Step::kBias, Step::kResidual}, kSwiGlu = {Step::kSilu, Step::kGate};
+const std::vector<Steps> kUsual = {kPlain, kGelu, kResidual, kSwiGlu};
+const std::vector<Steps> kRare = {kBias,
+                                  {Step::kBias, Step::kRelu},
+                                  {Step::kBias, Step::kGeluTanh},
+                                  {Step::kBias, Step::kResidual, Step::kRowStatistics},
+                                  {Step::kRowScale, Step::kBias, Step::kGeluErf, Step::kGate,
+                                   Step::kResidual, Step::kRowStatistics},
+                                  {Step::kResidual, Step::kSilu, Step::kRowScale}};
+
+struct Size {
+  std::int64_t rows, in, out, gap;
+  bool all_steps;  ///< or the usual ones
+};
+constexpr Size kSizes[] = {
+    {1, 64, 64, 0, true},        {7, 200, 96, 24, true},      {129, 768, 800, 8, true},
+    {257, 200, 3072, 0, true},   {1000, 1096, 304, 40, true}, {128, 768, 2304, 0, false},
+    {128, 3072, 768, 0, false},  {4096, 64, 768, 0, false},   {4096, 768, 3072, 0, false},
+    {3001, 3072, 768, 8, false},
+};
+
+std::vector<Steps> steps_of(const Size& size) {
+  std::vector<Steps> steps = kUsual;
+  if (size.all_steps) steps.insert(steps.end(), kRare.begin(), kRare.end());
+  return steps;
+}
+
+/// Every second list of steps has its bias in the element type.
+DType bias_of(DType element, std::size_t list) { return list % 2 == 0 ? DType::kFloat32 : element; }
+
+void check_products(const cuda::Device& device) {
+  std::map<std::string, std::string> sources;
+  for (const DType element : {DType::kBFloat16, DType::kFloat16}) {
+    std::vector<Steps> lists = kUsual;
+    lists.insert(lists.end(), kRare.begin(), kRare.end());
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      // float16 differs in a conversion and one instruction: the rare steps once.
+      if (element == DType::kFloat16 && i >= kUsual.size()) continue;
+      cuda::GemmProblem problem;
+      problem.element = element;
+      problem.steps = lists[i];
+      problem.bias = bias_of(element, i);
+      for (const auto& config : registered_gemm_configs(problem))
+        sources[config.name()] = emit_gemm(config);
+    }
+  }
+  check::compile_ahead(sources, device.facts().target());
+
+  std::uint64_t seed = 1;
+  for (const Size& size : kSizes)
+    for (const DType element : {DType::kBFloat16, DType::kFloat16}) {
+      if (element == DType::kFloat16 && size.rows > 1000) continue;
+      check::GemmCase data(element, size.rows, size.in, size.out, size.gap, ++seed);
+      const std::vector<Steps> lists = element == DType::kBFloat16 ? steps_of(size) : kUsual;
+      const int before = failed;
+      int count = 0;
+      double worst = 0;
+      for (std::size_t i = 0; i < lists.size(); ++i) {
+        const cuda::GemmProblem problem = data.problem(lists[i], bias_of(element, i));
+        const auto candidates = cuda::gemm_candidates(problem, device.facts());
+        if (candidates.feasible.empty()) report(problem.describe(), "no configuration is feasible");
+        for (const auto& candidate : candidates.feasible) {
+          const Sm90Gemm gemm(problem, candidate.config, device);
+          report(fmt::format("{} {}", data.describe(), candidate.config.name()), data.check(gemm));
+          worst = std::max(worst, data.worst());
+          ++count;
+        }
+      }
+      report(data.describe(), data.inputs_unchanged() ? "" : "an input has changed");
+      std::printf("%s %s: %d products, error beyond rounding at most %.2f of what is allowed\n",
+                  failed == before ? "ok " : "BAD", data.describe().c_str(), count, worst);
+      std::fflush(stdout);
+    }
+}
+
+/// Products that read each other's results, as the layers of an encoder: early start must change no
+/// bit. Two buffers take turns, so that a kernel that reads or writes too early shows.
+class Chain {
+ public:
+  static constexpr std::int64_t kWidth = 768, kInner = 3072;
+  static constexpr int kLayers = 12;
+
+  Chain(const cuda::Device& device, std::int64_t rows, const codegen::GemmConfig* up_config,
+        const codegen::GemmConfig* down_config)
+      : rows_(rows),
+        stream_(DType::kBFloat16, rows, kWidth, kWidth, "stream"),
+        other_(DType::kBFloat16, rows, kWidth, kWidth, "stream"),
+        inner_(DType::kBFloat16, rows, kInner, kInner, "inner") {
+    check::Draw draw(5);
+    stream_.fill(draw, 1);
+    bias_.values.assign(kInner, 0.1f);
+    bias_.upload("bias");
+    const Sm90Gemm up =
+        up_config ? Sm90Gemm(problem(false), *up_config, device) : Sm90Gemm(problem(false), device);
+    const Sm90Gemm down = down_config ? Sm90Gemm(problem(true), *down_config, device)
+                                      : Sm90Gemm(problem(true), device);
+    names_ = up.config().shape() + ", " + down.config().shape();
+    for (int layer = 0; layer < kLayers; ++layer) {
+      weights_.emplace_back(DType::kBFloat16, kInner, kWidth, kWidth, "weight");
+      weights_.back().fill(draw, 0.03f);
+      weights_.emplace_back(DType::kBFloat16, kWidth, kInner, kInner, "weight");
+      weights_.back().fill(draw, 0.01f);
+      const auto& from = layer % 2 == 0 ? stream_ : other_;
+      const auto& to = layer % 2 == 0 ? other_ : stream_;
+      cuda::GemmOperands operands;
+      operands.x = from.address();
+      operands.weight = weights_[weights_.size() - 2].address();
+      operands.y = inner_.address();
+      operands.bias = bias_.buffer.address();
+      calls_.push_back(up.bind(operands));
+      operands.x = inner_.address();
+      operands.weight = weights_.back().address();
+      operands.y = to.address();
+      operands.residual = from.address();
+      calls_.push_back(down.bind(operands));
+    }
+  }
+
+  void reset() const {
+    stream_.upload();
+    other_.poison();
+    inner_.poison();
+  }
+  void launch(cuda::CUstream stream, bool after_all) const {
+    for (const Sm90GemmCall& call : calls_) call.launch(stream, after_all);
+  }
+  /// Both buffers of the stream, one behind the other.
+  std::vector<std::uint16_t> result() const {
+    std::vector<std::uint16_t> bits = stream_.download();
+    const std::vector<std::uint16_t> more = other_.download();
+    bits.insert(bits.end(), more.begin(), more.end());
+    return bits;
+  }
+  const std::string& names() const { return names_; }
+
+ private:
+  cuda::GemmProblem problem(bool down) const {
+    cuda::GemmProblem problem;
+    problem.rows = rows_;
+    problem.in = down ? kInner : kWidth;
+    problem.out = down ? kWidth : kInner;
+    problem.steps = down ? kResidual : kGelu;
+    return problem;
+  }
+  std::int64_t rows_;
+  check::GuardedMatrix stream_, other_, inner_;
+  check::DeviceFloats bias_;
+  std::vector<check::GuardedMatrix> weights_;
+  std::vector<Sm90GemmCall> calls_;
+  std::string names_;
+};
+
+std::vector<codegen::GemmConfig> first_configs(const cuda::Device& device, std::int64_t rows,
+                                               bool down, std::size_t count) {
+  cuda::GemmProblem problem;
+  problem.rows = rows;
+  problem.in = down ? Chain::kInner : Chain::kWidth;
+  problem.out = down ? Chain::kWidth : Chain::kInner;
+  problem.steps = down ? kResidual : kGelu;
+  std::vector<codegen::GemmConfig> configs;
+  for (const auto& candidate : cuda::gemm_candidates(problem, device.facts()).feasible)
+    if (configs.size() < count) configs.push_back(candidate.config);
+  return configs;
+}
+
+void check_chain(const cuda::Device& device) {
+  for (const std::int64_t rows : {std::int64_t{128}, std::int64_t{1000}, std::int64_t{4096}}) {
+    constexpr std::size_t kPairs = 8;
+    const auto ups = first_configs(device, rows, false, kPairs);
+    const auto downs = first_configs(device, rows, true, kPairs);
+    for (std::size_t i = 0; i < std::min(ups.size(), downs.size()); ++i) {
+      const Chain chain(device, rows, &ups[i], &downs[i]);
+      chain.reset();
+      chain.launch(nullptr, true);
+      const std::vector<std::uint16_t> expected = chain.result();
+      std::string wrong;
+      for (int repeat = 0; repeat < 10 && wrong.empty(); ++repeat) {
+        chain.reset();
+        chain.launch(nullptr, false);
+        if (chain.result() != expected) wrong = fmt::format("early start differs, run {}", repeat);
+      }
+      report(fmt::format("chain of {} rows, {}", rows, chain.names()), wrong);
+      const check::Replay replay([&](cuda::CUstream stream) { chain.launch(stream, false); });
+      wrong = "";
+      for (int repeat = 0; repeat < 10 && wrong.empty(); ++repeat) {
+        chain.reset();
+        replay.run();
+        if (chain.result() != expected) wrong = fmt::format("a graph differs, replay {}", repeat);
+      }
+      report(fmt::format("graph of {} rows, {}", rows, chain.names()), wrong);
+    }
+    std::printf("chains of %ld rows\n", static_cast<long>(rows));
+  }
+}
+
+/// One prepared product, launched and prepared anew by several threads on streams of their own.
+void check_threads(const cuda::Device& device) {
+  cuda::GemmProblem problem;
+  problem.rows = 512;
+  problem.in = problem.out = 1024;
+  problem.steps = kGelu;
+  check::Draw draw(9);
+  check::GuardedMatrix x(DType::kBFloat16, 512, 1024, 1024, "x");
+  check::GuardedMatrix weight(DType::kBFloat16, 1024, 1024, 1024, "weight");
+  x.fill(draw, 1);
+  weight.fill(draw, 0.03f);
+  check::DeviceFloats bias;
+  bias.values.assign(1024, 0.5f);
+  bias.upload("bias");
+  constexpr int kThreads = 8;
+  std::vector<check::GuardedMatrix> results;
+  for (int i = 0; i < kThreads; ++i) {
+    results.emplace_back(DType::kBFloat16, 512, 1024, 1024, "y");
+    results.back().poison();
+  }
+  std::vector<std::string> errors(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&, i] {
+      try {
+        device.use();
+        const auto& driver = cuda::Driver::instance();
+        cuda::CUstream stream = nullptr;
+        driver.check(driver.cuStreamCreate(&stream, 1), "creating a stream");
+        const Sm90Gemm gemm(problem, device);
+        for (int repeat = 0; repeat < 50; ++repeat)
+          gemm.run({x.address(), weight.address(), results[static_cast<std::size_t>(i)].address(),
+                    bias.buffer.address()},
+                   stream);
+        driver.check(driver.cuStreamSynchronize(stream), "waiting");
+        driver.cuStreamDestroy(stream);
+      } catch (const std::exception& error) {
+        errors[static_cast<std::size_t>(i)] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  const std::vector<std::uint16_t> expected = results[0].download();
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    std::vector<std::uint16_t> image = results[i].download();
+    if (errors[i].empty() && image != expected) errors[i] = "other bits than the first thread's";
+    results[i].take(std::move(image));
+    if (errors[i].empty() && !results[i].written_exactly()) errors[i] = "not all was written";
+    report(fmt::format("thread {}", i), errors[i]);
+  }
+}
+
+void check_refusals(const cuda::Device& device) {
+  cuda::GemmProblem problem;
+  problem.rows = problem.in = problem.out = 64;
+  const auto expect = [&](const char* what, const char* words, const auto& body) {
+    std::string wrong = "nothing was thrown";
+    try {
+      body();
+    } catch (const Error& error) {
+      wrong = std::strstr(error.what(), words) != nullptr ? "" : error.what();
+    }
+    report(what, wrong);
+  };
+  const Sm90Gemm gemm(problem, device);
+  expect("missing x", "x: expected device memory", [&] { gemm.bind({0, 4096, 4096}); });
+  expect("superfluous bias", "bias: expected none", [&] { gemm.bind({4096, 4096, 4096, 4096}); });
+  expect("misaligned y", "y: expected an address", [&] { gemm.bind({4096, 4096, 4104}); });
+  problem.in = 100;
+  expect("K of 100", "in: expected a multiple of 8", [&] { Sm90Gemm(problem, device); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  const std::pair<const char*, void (*)(const cuda::Device&)> checks[] = {
+      {"chain", check_chain},
+      {"threads", check_threads},
+      {"refusals", check_refusals},
+      {"products", check_products}};
+  std::string gpu = "no GPU";
+  for (const auto& [name, check] : checks) {
+    bool wanted = argc == 1;
+    for (int i = 1; i < argc; ++i) wanted |= std::strcmp(argv[i], name) == 0;
+    if (!wanted) continue;
+    try {
+      const cuda::Device device = cuda::Device::open();
+      gpu = device.facts().name;
+      const int before = failed;
+      check(device);
+      std::printf("== %s: %s\n", name, failed == before ? "ok" : "BAD");
+    } catch (const std::exception& error) {
+      report(name, error.what());
+    }
+  }
+  std::printf("%d passed, %d failed on %s\n", passed, failed, gpu.c_str());
+  return failed > 0;
+}

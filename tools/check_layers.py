@@ -20,6 +20,7 @@ LAYERS = ["core", "tensor", "expr", "mask", "plan", "graph", "fusion", "codegen"
 PUBLIC_HEADERS = {
     "error.h": "core", "fingerprint.h": "core", "dtype.h": "core", "version.h": "core",
     "tensor.h": "tensor", "npy.h": "tensor", "safetensors.h": "tensor", "checkpoint.h": "tensor",
+    "gguf.h": "tensor",
     "expression.h": "expr",
     "mask.h": "mask", "block_mask.h": "mask", "mask_draw.h": "mask",
     "mask_plan.h": "plan",

@@ -125,8 +125,7 @@ std::vector<RowProgramConfig> row_program_configs(DType element, std::int64_t wi
   };
   const std::int64_t packs = width / 8;
   const auto warps_for = [&](std::int64_t packs_per_thread) {
-    return static_cast<int>(
-        std::min<std::int64_t>(32, ceil_div(packs, 32 * packs_per_thread)));
+    return static_cast<int>(std::min<std::int64_t>(32, ceil_div(packs, 32 * packs_per_thread)));
   };
   // Few rows: latency counts, so a thread takes one pack and a row many threads. Many: bandwidth
   // does, and a warp that keeps a row to itself waits for nobody. Without a norm nobody waits.
@@ -155,9 +154,9 @@ std::string emit_row_program(const RowProgramConfig& config) {
   config.validate();
   std::string instructions;
   for (const RowInstruction& instruction : config.program)
-    instructions += fmt::format("        {{RowStep::{}, {}, {}}},\n",
-                                names_of(instruction.step).code, instruction.operand,
-                                instruction.wide);
+    instructions +=
+        fmt::format("        {{RowStep::{}, {}, {}}},\n", names_of(instruction.step).code,
+                    instruction.operand, instruction.wide);
   return fmt::format(
       R"(// {name}
 #include "norm/row_program.cuh"

@@ -56,8 +56,8 @@ struct RowProgramConfig {
   bool operator==(const RowProgramConfig&) const = default;
 };
 
-/// Geometries worth trying for a program on that many rows, the one to use untuned first; none where
-/// width or element has no kernel.
+/// Geometries worth trying for a program on that many rows, the one to use untuned first; none
+/// where width or element has no kernel.
 std::vector<RowProgramConfig> row_program_configs(DType element, std::int64_t width,
                                                   const std::vector<RowInstruction>& program,
                                                   std::int64_t rows, int num_sms);

@@ -5,6 +5,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "tensor/gguf_blocks.h"
 #include "tensor/lookup.h"
 
 namespace stof {
@@ -56,6 +57,8 @@ Checkpoint Checkpoint::open(const std::string& path) {
   if (!is_folder(path)) {
     if (path.ends_with(".json")) {
       checkpoint.read_index(path);
+    } else if (path.ends_with(".gguf")) {
+      checkpoint.add_gguf(path);
     } else {
       checkpoint.add_file(SafetensorsFile::open(path));
     }
@@ -79,6 +82,31 @@ void Checkpoint::add_file(const SafetensorsFile& file) {
   for (const auto& [name, view] : file.tensors())
     entries_.emplace(name, Entry{view, files_.size()});
   files_.push_back(file);
+}
+
+void Checkpoint::add_gguf(const std::string& path) {
+  gguf_ = GgufFile::open(path);
+  for (const auto& [name, tensor] : gguf_->tensors()) {
+    Entry entry{};
+    entry.view.shape = tensor.shape;
+    const auto view = [&](DType dtype) {
+      return TensorView(tensor.data.data(), dtype, tensor.shape);
+    };
+    switch (tensor.type) {
+      case GgufType::kF32:
+        entry.view = view(DType::kFloat32);
+        break;
+      case GgufType::kF16:
+        entry.view = view(DType::kFloat16);
+        break;
+      case GgufType::kBF16:
+        entry.view = view(DType::kBFloat16);
+        break;
+      default:
+        entry.quantized = &tensor;
+    }
+    entries_.emplace(name, entry);
+  }
 }
 
 void Checkpoint::read_index(const std::string& index_path) {
@@ -114,19 +142,42 @@ void Checkpoint::add_alias(const std::string& alias, std::string_view name) {
   entries_.try_emplace(alias, entry);
 }
 
+const std::string& Checkpoint::file_of(const Entry& entry) const {
+  return gguf_ ? gguf_->path() : files_[entry.file_idx].path();
+}
+
+const TensorView& Checkpoint::view_of(const Entry& entry, std::string_view name) const {
+  STOF_CHECK(entry.quantized == nullptr, kUnsupported,
+             "{}: tensor {}: expected plain floats, got {}, which has no view; read it with "
+             "Checkpoint::float32",
+             file_of(entry), quote_text(name), to_string(entry.quantized->type));
+  return entry.view;
+}
+
 const TensorView* Checkpoint::find(std::string_view name) const {
   const auto found = entries_.find(name);
-  return found == entries_.end() ? nullptr : &found->second.view;
+  return found == entries_.end() ? nullptr : &view_of(found->second, name);
 }
 
 const TensorView& Checkpoint::require(std::string_view name) const {
-  return require_entry(entries_, name, path_).view;
+  return view_of(require_entry(entries_, name, path_), name);
 }
 
 const TensorView& Checkpoint::require(std::string_view name, const Dims& shape) const {
   const Entry& entry = require_entry(entries_, name, path_);
-  require_shape(entry.view, shape, name, files_[entry.file_idx].path());
-  return entry.view;
+  require_shape(entry.view, shape, name, file_of(entry));
+  return view_of(entry, name);
+}
+
+Tensor Checkpoint::float32(std::string_view name, const Dims& shape) const {
+  const Entry& entry = require_entry(entries_, name, path_);
+  require_shape(entry.view, shape, name, file_of(entry));
+  if (entry.quantized == nullptr) return Tensor::converted(entry.view, DType::kFloat32);
+  Tensor result(DType::kFloat32, shape);
+  const GgufTensor& stored = *entry.quantized;
+  dequantize(stored.type, stored.data.data(), result.size() / gguf_block(stored.type).elements,
+             result.as<float>().data());
+  return result;
 }
 
 }  // namespace stof

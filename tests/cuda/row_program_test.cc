@@ -1,5 +1,5 @@
-// Row programs: the kernel's own source run on the CPU thread by thread against loops in double, and
-// every geometry compiled without spills.
+// Row programs: the kernel's own source run on the CPU thread by thread against loops in double,
+// and every geometry compiled without spills.
 
 #include "backend/cuda/rows/row_program.h"
 
@@ -32,19 +32,21 @@ using HostStep = codegen::RowStep;
 struct NormProgram {
   static constexpr int kCount = 6;
   static constexpr RowInstruction instruction(int i) {
-    constexpr RowInstruction all[] = {{RowStep::kAddRow, 0, false},   {RowStep::kAddVector, 1, false},
-                                      {RowStep::kAddRow, 2, false},   {RowStep::kStore, 3, false},
-                                      {RowStep::kLayerNorm, 4, true}, {RowStep::kStore, 6, false}};
+    constexpr RowInstruction all[] = {
+        {RowStep::kAddRow, 0, false}, {RowStep::kAddVector, 1, false}, {RowStep::kAddRow, 2, false},
+        {RowStep::kStore, 3, false},  {RowStep::kLayerNorm, 4, true},  {RowStep::kStore, 6, false}};
     return all[i];
   }
 };
-/// silu(x) * gate, scaled by a number a row, rms norm (elements): x 0, gate 1, scale 2, gamma 4, out 6.
+/// silu(x) * gate, scaled by a number a row, rms norm (elements): x 0, gate 1, scale 2, gamma 4,
+/// out 6.
 struct GateProgram {
   static constexpr int kCount = 6;
   static constexpr RowInstruction instruction(int i) {
-    constexpr RowInstruction all[] = {{RowStep::kAddRow, 0, false}, {RowStep::kSilu, 0, false},
-                                      {RowStep::kMultiplyRow, 1, false}, {RowStep::kScale, 2, false},
-                                      {RowStep::kRmsNorm, 4, false}, {RowStep::kStore, 6, false}};
+    constexpr RowInstruction all[] = {
+        {RowStep::kAddRow, 0, false},      {RowStep::kSilu, 0, false},
+        {RowStep::kMultiplyRow, 1, false}, {RowStep::kScale, 2, false},
+        {RowStep::kRmsNorm, 4, false},     {RowStep::kStore, 6, false}};
     return all[i];
   }
 };
@@ -52,9 +54,10 @@ struct GateProgram {
 struct EmbeddingProgram {
   static constexpr int kCount = 6;
   static constexpr RowInstruction instruction(int i) {
-    constexpr RowInstruction all[] = {{RowStep::kAddTable, 7, false}, {RowStep::kAddVector, 9, true},
-                                      {RowStep::kGeluErf, 0, false},  {RowStep::kGeluTanh, 0, false},
-                                      {RowStep::kRelu, 0, false},     {RowStep::kStore, 6, false}};
+    constexpr RowInstruction all[] = {
+        {RowStep::kAddTable, 7, false}, {RowStep::kAddVector, 9, true},
+        {RowStep::kGeluErf, 0, false},  {RowStep::kGeluTanh, 0, false},
+        {RowStep::kRelu, 0, false},     {RowStep::kStore, 6, false}};
     return all[i];
   }
 };
@@ -87,8 +90,8 @@ struct Operands {
       }
   }
   double at(int operand, std::int64_t row, std::int64_t column) const {
-    return static_cast<float>(
-        elements[static_cast<std::size_t>(operand)][static_cast<std::size_t>(row * stride + column)]);
+    return static_cast<float>(elements[static_cast<std::size_t>(operand)]
+                                      [static_cast<std::size_t>(row * stride + column)]);
   }
   double wide_at(int operand, std::int64_t column) const {
     return wide[static_cast<std::size_t>(operand)][static_cast<std::size_t>(column)];
@@ -206,8 +209,8 @@ TEST(Activations, AreWithinTheirErrorEverywhere) {
 }
 
 const std::vector<codegen::RowInstruction> kNorm = {
-    {HostStep::kAddRow, 0},   {HostStep::kAddVector, 1},        {HostStep::kAddRow, 2},
-    {HostStep::kStore, 3},    {HostStep::kLayerNorm, 4, true},  {HostStep::kStore, 6}};
+    {HostStep::kAddRow, 0}, {HostStep::kAddVector, 1},       {HostStep::kAddRow, 2},
+    {HostStep::kStore, 3},  {HostStep::kLayerNorm, 4, true}, {HostStep::kStore, 6}};
 const std::vector<codegen::RowInstruction> kGelu = {
     {HostStep::kAddRow, 0}, {HostStep::kAddVector, 1}, {HostStep::kGeluErf}, {HostStep::kStore, 2}};
 

@@ -42,7 +42,45 @@ def every_dtype():
     return safetensors(header, bytes(i % 2 for i in range(offset)))
 
 
+def text(value):
+    return struct.pack("<Q", len(value)) + value
+
+
+def gguf(values, tensors, data=b"", version=3, alignment=32):
+    """values: (key, type number, bytes); tensors: (name, extents, type number, offset)"""
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(values))
+    for key, kind, raw in values:
+        head += text(key) + struct.pack("<I", kind) + raw
+    for name, extents, kind, offset in tensors:
+        head += text(name) + struct.pack("<I%dQIQ" % len(extents), len(extents), *extents, kind, offset)
+    return head + bytes(-len(head) % alignment) + data
+
+
+GGUF_BLOCKS = [(2, 32, 18), (3, 32, 20), (6, 32, 22), (7, 32, 24), (8, 32, 34), (12, 256, 144), (13, 256, 176),
+               (14, 256, 210), (0, 1, 4), (1, 1, 2), (30, 1, 2)]
+
+
+def gguf_every_type():
+    tensors, data = [], b""
+    for number, elements, size in GGUF_BLOCKS:
+        tensors.append((b"t%d" % number, [elements], number, len(data)))
+        data += bytes(range(size)) + bytes(-size % 32)
+    return gguf([], tensors, data)
+
+
 SEEDS = {
+    "gguf_fuzz": {
+        "every_type": gguf_every_type(),
+        "metadata": gguf([(b"s", 8, text(b"value")), (b"b", 7, b"\1"), (b"u", 10, bytes(8)), (b"f", 6, bytes(4)),
+                          (b"strings", 9, struct.pack("<IQ", 8, 2) + text(b"a") + text(b"")),
+                          (b"numbers", 9, struct.pack("<IQ", 5, 3) + bytes(12))], []),
+        "alignment": gguf([(b"general.alignment", 4, struct.pack("<I", 8))], [(b"a", [2, 3], 0, 0), (b"b", [1], 0, 24)],
+                          bytes(28), alignment=8),
+        "version_2": gguf([], [(b"a", [1], 0, 0)], bytes(4), version=2),
+        "huge_array": gguf([(b"k", 9, struct.pack("<IQ", 8, 2**60))], []),
+        "huge_shape": gguf([], [(b"a", [2**40, 2**20], 0, 0)], bytes(4)),
+        "overlap": gguf([], [(b"a", [16], 0, 0), (b"b", [16], 0, 32)], bytes(96)),
+    },
     "safetensors_fuzz": {
         "empty": safetensors({}),
         "every_dtype": every_dtype(),

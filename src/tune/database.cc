@@ -1,0 +1,152 @@
+#include "tune/database.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "core/check.h"
+#include "core/env.h"
+#include "core/file.h"
+#include "core/log.h"
+
+namespace stof::tune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxRecordBytes = 4u << 20;
+constexpr const char* kExtension = ".json";
+
+/// Nothing, with the reason, for what is no intact record under its own name.
+DatabaseEntry read_entry(const std::string& path) {
+  DatabaseEntry entry{path, std::nullopt, ""};
+  try {
+    Record record = Record::from_json(read_text_file(path, kMaxRecordBytes), path);
+    if (fs::path(path).filename() == record.file_name())
+      entry.record = std::move(record);
+    else
+      entry.problem = path + ": the record of " + record.file_name() + " under another name";
+  } catch (const Error& error) {
+    entry.problem = error.what();
+  }
+  return entry;
+}
+
+/// Held while a record is read, merged and written. Where a file system has no locks two writers
+/// may lose one of two results, never a whole file.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder)
+      : descriptor_(::open((folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (descriptor_ >= 0)
+      while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) continue;
+  }
+  ~FolderLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+/// Takes `candidate` where it fits better than what was found; remembers why one did not fit.
+void consider(const Record& candidate, const Environment& environment, bool shipped,
+              std::optional<FoundRecord>* found, std::optional<Mismatch>* refused) {
+  auto differs = mismatch(environment, candidate.environment);
+  if (differs && differs->hard) {
+    if (!*refused) *refused = std::move(differs);
+    return;
+  }
+  if (!*found || ((*found)->soft && !differs))
+    *found = FoundRecord{candidate, std::move(differs), shipped};
+}
+
+}  // namespace
+
+Database::Database(std::string folder, std::vector<std::string> shipped)
+    : folder_(std::move(folder)) {
+  for (const std::string& archive : shipped) {
+    ParsedArchive parsed = parse_archive(archive, "records of the library");
+    for (const std::string& problem : parsed.problems) log_warn("{}; left out", problem);
+    for (Record& record : parsed.records) shipped_.push_back(std::move(record));
+  }
+}
+
+Database Database::standard() { return Database(cache_folder() + "/tuning", shipped_archives()); }
+
+std::optional<FoundRecord> Database::find(RecordKind kind, const std::string& key,
+                                          const Environment& environment) const {
+  std::optional<FoundRecord> found;
+  std::optional<Mismatch> refused;
+  std::vector<std::string> paths;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with(key + "-") && file.path().extension() == kExtension)
+      paths.push_back(file.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) {
+    const DatabaseEntry entry = read_entry(path);
+    if (!entry.record)
+      log_warn("{}; the record is ignored, tuning again replaces it", entry.problem);
+    else if (entry.record->kind == kind)
+      consider(*entry.record, environment, false, &found, &refused);
+  }
+  if (!found)
+    for (const Record& record : shipped_)
+      if (record.kind == kind && record.key == key)
+        consider(record, for_shipped_records(environment), true, &found, &refused);
+  if (!found && refused)
+    log_warn("tuning record {} is ignored: {}; stof tune makes one for this machine", key,
+             refused->text());
+  return found;
+}
+
+void Database::store(const Record& record) const {
+  std::error_code failed;
+  fs::create_directories(folder_, failed);
+  const FolderLock lock(folder_);
+  const std::string path = folder_ + "/" + record.file_name();
+  Record merged = record;
+  if (file_exists(path)) {
+    const DatabaseEntry entry = read_entry(path);
+    // A record that differs in a soft field was measured under other conditions.
+    if (entry.record && !mismatch(record.environment, entry.record->environment))
+      merged = merge(*entry.record, record);
+  }
+  write_file(path, merged.to_json(true) + "\n");
+}
+
+std::vector<DatabaseEntry> Database::list() const {
+  std::vector<DatabaseEntry> entries;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(folder_, ignored))
+    if (file.path().extension() == kExtension) entries.push_back(read_entry(file.path().string()));
+  std::sort(entries.begin(), entries.end(),
+            [](const DatabaseEntry& a, const DatabaseEntry& b) { return a.path < b.path; });
+  return entries;
+}
+
+std::vector<Record> Database::records() const {
+  std::vector<Record> records;
+  for (DatabaseEntry& entry : list())
+    if (entry.record) records.push_back(std::move(*entry.record));
+  return records;
+}
+
+int Database::clear() const {
+  int removed = 0;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(folder_, ignored))
+    if (file.path().extension() == kExtension) removed += fs::remove(file.path(), ignored);
+  return removed;
+}
+
+}  // namespace stof::tune

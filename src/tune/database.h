@@ -1,0 +1,58 @@
+#pragma once
+// Tuning records on disk, shared by all processes of a user: a folder with one file a record, so
+// that a damaged one costs nothing but itself.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tune/record.h"
+
+namespace stof::tune {
+
+/// A file of the database as `stof cache ls` shows it.
+struct DatabaseEntry {
+  std::string path;
+  std::optional<Record> record;
+  std::string problem;  ///< why there is no record
+};
+
+/// A record that fits this machine.
+struct FoundRecord {
+  Record record;
+  std::optional<Mismatch> soft;  ///< in which field it differs all the same
+  bool shipped = false;          ///< came with the library
+};
+
+/// Safe from several threads and processes at once.
+class Database {
+ public:
+  /// The folder need not exist. `shipped`: archives that are read after it.
+  explicit Database(std::string folder, std::vector<std::string> shipped = {});
+  /// In the per-user cache folder ($STOF_CACHE and so on), with the records the library carries.
+  static Database standard();
+
+  /// The record of that key for this environment. Where there are only records of other
+  /// environments, one line of warning names the field that differs; a damaged one is passed over
+  /// with one line.
+  std::optional<FoundRecord> find(RecordKind kind, const std::string& key,
+                                  const Environment& environment) const;
+  /// Merges the record into what is there. Throws Io where the folder can't be written.
+  void store(const Record& record) const;
+
+  std::vector<DatabaseEntry> list() const;
+  /// All intact records.
+  std::vector<Record> records() const;
+  /// Removes every record; returns how many.
+  int clear() const;
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+  std::vector<Record> shipped_;
+};
+
+/// Archives that are compiled into the library.
+std::vector<std::string> shipped_archives();
+
+}  // namespace stof::tune

@@ -1,0 +1,70 @@
+#pragma once
+// What tuning found, as it is kept: readable JSON with a checksum of its own, decisions by content.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/choice.h"
+#include "tune/environment.h"
+
+namespace stof::tune {
+
+enum class RecordKind {
+  kSegment,  ///< how fast each candidate of a segment is
+  kScheme,   ///< how a model's layers are cut, and what each segment is run with
+};
+
+/// One candidate's time, or why it can't be used.
+struct MeasuredChoice {
+  double microseconds = 0;
+  std::string failure;
+
+  bool operator==(const MeasuredChoice&) const = default;
+};
+
+struct Record {
+  RecordKind kind = RecordKind::kSegment;
+  std::string key;   ///< 32 hexadecimal digits: of the segment, or of the model's layer
+  std::string what;  ///< for people: "gemm: bias, gelu_erf"
+  Environment environment;
+  double microseconds = 0;          ///< of the choice, or of a whole pass
+  double untuned_microseconds = 0;  ///< of what would be run without tuning; 0: not measured
+
+  // Of a segment.
+  fusion::Choice choice;
+  std::map<fusion::Choice, MeasuredChoice> measured;
+
+  // Of a scheme.
+  std::string scheme;                             ///< fusion::Scheme::hex()
+  std::map<std::string, fusion::Choice> choices;  ///< by segment key
+
+  bool operator==(const Record& other) const;
+
+  /// "<key>-<environment>.json": one a key and environment.
+  std::string file_name() const;
+  /// {"checksum": ..., "record": ...}; several lines, or one.
+  std::string to_json(bool pretty) const;
+  /// Inverse of to_json(). Throws Corrupt, naming what is wrong, where a byte that matters was
+  /// changed.
+  static Record from_json(std::string_view text, const std::string& name);
+};
+
+/// Both of one key and environment: of the choices the newer unless the older is faster by more
+/// than the hysteresis, and all that was measured.
+Record merge(const Record& older, const Record& newer);
+
+/// Many records in one text, one a line.
+std::string make_archive(const std::vector<Record>& records);
+
+struct ParsedArchive {
+  std::vector<Record> records;
+  std::vector<std::string> problems;  ///< one line a record that was left out
+};
+
+/// A damaged record is left out, the others count. Throws Corrupt where the text is no archive.
+ParsedArchive parse_archive(std::string_view text, const std::string& name);
+
+}  // namespace stof::tune

@@ -203,10 +203,13 @@ Segment make_segment(const Graph& graph, OperatorId first, OperatorId last, cons
     std::size_t running = 0;
     for (std::size_t k = 0; i > first && k < op.inputs.size(); ++k) {
       const ValueId before = graph.op(i - 1).outputs[0];
-      if (op.inputs[k] == before) running = k;
-      if (graph.value(op.inputs[k]).view_of == before) segment.gate_view = op.inputs[k];
+      if (op.inputs[k] == before || graph.value(op.inputs[k]).view_of == before) running = k;
     }
     EpilogueStep step;
+    if (i > first && op.inputs[running] != graph.op(i - 1).outputs[0]) {
+      step.operand = op.inputs[running];  // a gate's half
+      if (segment.gate_view == kNoId) segment.gate_view = step.operand;
+    }
     for (std::size_t k = 0; k < op.inputs.size(); ++k) {
       if (k == running) continue;
       (step.operand == kNoId ? step.operand : step.operand2) = op.inputs[k];

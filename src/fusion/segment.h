@@ -48,7 +48,10 @@ enum class Step : std::uint8_t {
 
 struct EpilogueStep {
   Step step = Step::kBias;
-  ValueId operand = kNoId;   ///< what it reads besides the running value
+  /// What it reads besides the running value. Where the running value is a product of gate and up
+  /// side by side, the activation's operand is the gate's columns, which alone go on, and the
+  /// operand of the kGate step after it the other half: both are views of values made inside.
+  ValueId operand = kNoId;
   double epsilon = 0;        ///< of norms
   ValueId operand2 = kNoId;  ///< beta of kLayerNorm
   OperatorId op = kNoId;     ///< the operator it stands for
@@ -64,9 +67,7 @@ struct Segment {
   /// What is written: the last operator's output, then interior values that are read elsewhere
   /// (kRow: the sum that the norm reads).
   std::vector<ValueId> outputs;
-  /// Where the running value is only columns of the product, as the gate half of gate-and-up: that
-  /// view; the other half is the operand of a kGate step, and also made inside.
-  ValueId gate_view = kNoId;
+  ValueId gate_view = kNoId;  ///< operand of the first activation of a gate's columns, if any
 };
 
 std::string_view to_string(Family family);  ///< "gemm_chain"

@@ -22,6 +22,11 @@ std::optional<Mask> recognise(const expr::Expression& expression, const expr::An
 std::optional<Mask> recognise_tables(const expr::Expression& expression, const IntTables& tables,
                                      const ScoreShape& shape, std::int64_t offset);
 
+/// The same for clamped distances of coordinates on a grid of tokens.
+std::optional<Mask> recognise_grid(const expr::Expression& expression,
+                                   const expr::Analysis& analysis, const ScoreShape& shape,
+                                   std::int64_t offset);
+
 /// `a & b` or `a | b` where two primitives are one: window(w, w) and multiples of a stride.
 Mask join_atoms(bool is_and, std::vector<Mask> operands);
 

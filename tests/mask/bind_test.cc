@@ -89,6 +89,24 @@ RC_GTEST_PROP(Bind, BottomRightMovesEveryPositionalPrimitive, ()) {
   }
 }
 
+// docs/decisions.md: padding hides keys and never a query; what speaks of positions has them.
+TEST(Bind, KeyLengthsStayWherePrefixAndPredicatesMove) {
+  const ScoreShape shape{1, 1, 7, 4};  // queries 0 to 2 stand below 0
+  const std::vector<I> one = {2};
+  const PredicateTable lengths{"lengths", {one.data(), DType::kInt64, Dims{1}}};
+  const auto keys = [&](const Mask& mask, Alignment alignment, I q) {
+    return mask.bind(shape, alignment).visible_keys(0, 0, q, 4);
+  };
+  for (I q = 0; q < 7; ++q) {
+    EXPECT_EQ(keys(key_lengths({2}), Alignment::kBottomRight, q), (Keys{0, 1}));
+    for (const Mask& mask :
+         {prefix(2), predicate("k < 2"), predicate("k < lengths[b]", {lengths})}) {
+      EXPECT_EQ(keys(mask, Alignment::kBottomRight, q), q < 3 ? Keys{} : (Keys{0, 1}));
+      EXPECT_EQ(keys(mask, Alignment::kTopLeft, q), (Keys{0, 1}));
+    }
+  }
+}
+
 TEST(Bind, BottomRightLeavesArraysWhereTheyAre) {
   const ScoreShape shape{1, 1, 2, 5};
   const Mask array = random_dense(1, 1, 2, 5), nodes = tree({-1, 0}, 3);

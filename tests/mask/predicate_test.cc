@@ -1,5 +1,6 @@
 // predicate(): recognised primitives, evaluation, classification, text and JSON.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -219,6 +220,48 @@ TEST(Predicate, IsThePrimitiveOfItsTablesOnceTheLengthsAreKnown) {
   EXPECT_EQ(padded.bind({3, 1, 8, 8}).to_text(), "bound(key_lengths([2, 8, 0]), 3, 1, 8, 8)");
   EXPECT_EQ(padded.bind({2, 1, 8, 8}).to_text(), "bound(key_lengths([2, 8]), 2, 1, 8, 8)");
   EXPECT_EQ(padded.bind({4, 1, 8, 8}).to_text(), "bound(key_lengths([2, 8, 0, 0]), 4, 1, 8, 8)");
+}
+
+// NATTEN's neighbourhoods as its examples write them, along each dimension of a grid of tokens.
+TEST(Predicate, IsANeighbourhoodAlongOneDimensionOnceTheLengthsLieOnTheGrid) {
+  const auto part = [](const std::string& x, const std::string& y, I radius, I extent) {
+    return fmt::format("abs(min(max({}, {}), {}) - {}) <= {}", x, radius, extent - 1 - radius, y,
+                       radius);
+  };
+  struct Case {
+    std::string text;
+    ScoreShape shape;
+    std::string grid, kernel;  ///< empty: it stays what it is
+  };
+  const std::vector<Case> cases = {
+      {part("q // 11", "k // 11", 2, 9), {1, 1, 99, 99}, "[9, 11]", "[5, 11]"},
+      {part("q // 11", "k // 11", 2, 9), {1, 1, 99, 40}, "[9, 11]", "[5, 11]"},
+      {part("q // 11", "k // 11", 2, 9), {1, 1, 100, 99}, "", ""},  // past the last row
+      {part("q % 11", "k % 11", 3, 11), {1, 1, 50, 99}, "[9, 11]", "[9, 7]"},
+      {part("q % 11", "k % 11", 3, 11), {1, 1, 8, 7}, "[11]", "[7]"},
+      {part("q % 11", "k % 11", 3, 10), {1, 1, 50, 99}, "", ""},  // clamped before its end
+      {part("q % 11", "k % 7", 1, 11), {1, 1, 50, 50}, "", ""},
+      {part("q", "k", 3, 60), {1, 1, 60, 60}, "[60]", "[7]"},
+      {part("k", "q", 3, 60), {1, 1, 60, 60}, "", ""},  // the keys are clamped
+      {part("q // 4 % 5", "k // 4 % 5", 1, 5), {1, 1, 70, 80}, "[4, 5, 4]", "[4, 3, 4]"},
+      {part("q % 20 // 4", "k % 20 // 4", 1, 5), {1, 1, 70, 80}, "[4, 5, 4]", "[4, 3, 4]"},
+      {"abs(k // 8 - max(min(q // 8, 6), 1)) < 2", {1, 1, 64, 64}, "[8, 8]", "[3, 8]"},
+      {"abs(k // 8 - max(min(q // 8, 6), 2)) < 2", {1, 1, 64, 64}, "", ""},
+      {"abs(min(max(q, 3), 2) - k) <= 3", {1, 1, 6, 6}, "", ""},
+  };
+  for (const Case& c : cases) {
+    const Mask mask = make(c.text);
+    const Mask bound = mask.bind(c.shape);
+    if (c.grid.empty())
+      EXPECT_THAT(bound.to_text(), HasSubstr("predicate")) << c.text;
+    else
+      EXPECT_THAT(bound.to_text(), HasSubstr("neighbourhood(" + c.grid + ", " + c.kernel + ")"))
+          << c.text;
+    for (I q = 0; q < c.shape.seq_q; ++q)
+      ASSERT_EQ(bound.visible_keys(0, 0, q, c.shape.seq_kv),
+                mask.visible_keys(0, 0, q, c.shape.seq_kv))
+          << c.text << " at query " << q;
+  }
 }
 
 TEST(Predicate, ReadsZeroOutsideATable) {

@@ -61,7 +61,7 @@ class Predicate final : public Node {
     const std::int64_t offset = context.query_offset();
     // Under the user's shifts the positions that are asked for are not known.
     if (!context.free_lengths)
-      if (const auto mask = recognise_tables(program_.expression(), tables_, context.shape, offset))
+      if (const auto mask = recognise_at(context.shape, offset))
         return offset == 0 ? mask->shared_node() : shifted(*mask, offset, 0).shared_node();
     return bind_positional(*this, context);
   }
@@ -76,6 +76,13 @@ class Predicate final : public Node {
 
  private:
   bool relative() const { return period_ == 1; }
+
+  /// The primitive that it is for scores of that shape.
+  std::optional<Mask> recognise_at(const ScoreShape& shape, std::int64_t offset) const {
+    const Expression& expression = program_.expression();
+    if (auto mask = recognise_tables(expression, tables_, shape, offset)) return mask;
+    return recognise_grid(expression, expr::Analysis(expression, bounds_), shape, offset);
+  }
 
   expr::Program program_;
   IntTables tables_;  ///< as the expression declares them

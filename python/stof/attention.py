@@ -10,7 +10,7 @@ from .cache import plans, recent
 from .mask import Mask
 from .planning import Plan, plan as make_plan
 from .problem import PositionBias, scale_and_softcap
-from .requests import check_given, check_heads, everything, position_key, position_table
+from .requests import Request, check_alike, check_heads, everything
 from .score import ScoreMod
 
 
@@ -67,110 +67,58 @@ def attention(
     options = (scale, enable_gqa, alignment, softcap, return_lse)
     bare = alibi is bias is sink is position_bias is score_mod is None
     found = None
-    if bare and plan is None and not compiles:
-        found = recent.plan_for(mask, options)
+    if bare and not compiles:
+        if plan is None:
+            found = recent.plan_for(mask, options)
+        elif mask is None and options == _DEFAULTS and isinstance(plan, Plan) and plan._equal_heads:
+            found = plan
         if found is not None:
             again = getattr(found._local, "again", None)
-            if again is not None and not again.is_autocast() and again.fits(q, k, v):
-                plans.count_hit()
-                return again.run(found, q, k, v)
+            if again is not None and (plan is found or not again.is_autocast()):
+                if again.fits(q, k, v):
+                    if plan is None:
+                        plans.count_hit()
+                    return again.run(found, q, k, v)
     framework = None if compiles else framework_of(q)
-    if framework is not None:
-        framework.check_operands(dict(q=q, k=k, v=v))
-    if compiles or (
-        framework is not None and framework.name == "torch" and framework.is_traced(q, k, v)
-    ):
-        from . import torch_ops
-
-        return torch_ops.attention(
-            q,
-            k,
-            v,
-            mask,
-            scale=scale,
-            enable_gqa=enable_gqa,
-            alignment=alignment,
-            softcap=softcap,
-            alibi=alibi,
-            bias=bias,
-            sink=sink,
-            position_bias=position_bias,
-            score_mod=score_mod,
-            return_lse=return_lse,
-            plan=plan,
-        )
-    if framework is None:
-        return _adopted(
-            q,
-            (k, v, alibi, bias, sink),
-            mask,
-            position_bias,
-            dict(
-                scale=scale,
-                enable_gqa=enable_gqa,
-                alignment=alignment,
-                softcap=softcap,
-                score_mod=score_mod,
-                return_lse=return_lse,
-                plan=plan,
-            ),
-        )
-    if plan is None and framework.name == "torch" and framework.is_autocast():
-        from . import torch_ops
-
-        q, k, v = torch_ops.lowered(q, k, v)
-    table = None if position_bias is None else position_table(position_bias)
-    modified = None if score_mod is None else ScoreMod.of(score_mod)
-    if found is not None and framework.name == "NumPy" and found.takes(framework, q, k, v):
-        plans.count_hit()
-        return found.run(q, k, v)
-    if plan is None:
-        plan = _find(
-            framework,
-            q,
-            k,
-            v,
-            mask,
-            scale,
-            enable_gqa,
-            alignment,
-            softcap,
-            alibi,
-            bias,
-            sink,
-            position_bias,
-            modified,
-            return_lse,
-        )
-        if bare:
-            recent.keep(mask, options, plan)
-    else:
-        changed = score_mod is not None or position_bias is not None or options != _DEFAULTS
-        if changed or mask is not None:
-            check_given(
-                plan,
-                mask,
-                dict(
-                    scale=scale,
-                    alignment=alignment,
-                    softcap=softcap,
-                    return_lse=return_lse,
-                    score_mod=modified,
-                    position_bias=position_bias,
-                ),
-            )
-        if not enable_gqa and plan.problem.num_heads != plan.problem.num_heads_kv:
-            check_heads(q, k, v, 4, 1, enable_gqa)
-    return plan.run(
-        q,
-        k,
-        v,
+    if found is not None and framework is not None and framework.name == "NumPy":
+        if found.takes(framework, q, k, v):
+            if plan is None:
+                plans.count_hit()
+            return found.run(q, k, v)
+    given = dict(
+        scale=scale,
+        alignment=alignment,
+        softcap=softcap,
         alibi=alibi,
         bias=bias,
         sink=sink,
-        position_bias=table,
-        score_tables=() if modified is None else tuple(modified.tables.values()),
+        position_bias=position_bias,
+        score_mod=score_mod,
+        return_lse=return_lse,
     )
+    if framework is not None:
+        framework.check_operands(dict(q=q, k=k, v=v))
+    if compiles or (framework is not None and framework.is_traced(q, k, v)):
+        from . import torch_ops
+
+        return torch_ops.attention(q, k, v, mask, enable_gqa=enable_gqa, plan=plan, **given)
+    if framework is None:
+        return _adopted(q, k, v, mask, dict(given, enable_gqa=enable_gqa, plan=plan))
+    if plan is None and framework.is_autocast():
+        from . import torch_ops
+
+        q, k, v = torch_ops.lowered(q, k, v)
+    request = Request(**given)
+    if plan is None:
+        plan = _find(framework, q, k, v, mask, enable_gqa, request)
+        if bare:
+            recent.keep(mask, options, plan)
+    else:
+        if mask is not None or options != _DEFAULTS or not bare or not isinstance(plan, Plan):
+            request.check_beside(plan, mask)
+        if not enable_gqa and plan.problem.num_heads != plan.problem.num_heads_kv:
+            check_heads(q, k, v, 4, 1, enable_gqa)
+    return plan.run(q, k, v, **request.operands())
 
 
 def _find(
@@ -179,16 +127,8 @@ def _find(
     k: Any,
     v: Any,
     mask: Any,
-    scale: float | None,
     enable_gqa: bool,
-    alignment: str,
-    softcap: float,
-    alibi: Any,
-    bias: Any,
-    sink: Any,
-    position_bias: PositionBias | None,
-    score_mod: ScoreMod | None,
-    return_lse: bool,
+    request: Request,
 ) -> Plan:
     """The plan for a call, from the cache where its mask can be one's key."""
     key: Any = None
@@ -196,30 +136,16 @@ def _find(
         mask = everything()
     if isinstance(mask, (Mask, str)):
         try:
-            key = (
-                mask,
-                q.shape,
-                k.shape,
-                v.shape,
-                q.dtype,
-                getattr(q, "device", None),
-                scale,
-                enable_gqa,
-                alignment,
-                softcap,
-                alibi is None,
-                bias is None,
-                sink is None,
-                None if position_bias is None else position_key(position_bias),
-                None if score_mod is None else score_mod.declaration,
-                return_lse,
-            )
+            device = getattr(q, "device", None)
+            kinds = (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, device, enable_gqa)
+            key = (mask, *kinds, request.key())
             found = plans.get(key)
             if found is not None:
                 return found
         except (AttributeError, TypeError):
             key = None  # something is no array: the checks below say what
     check_heads(q, k, v, 4, 1, enable_gqa)
+    check_alike(framework, q, k, v)
     made = make_plan(
         mask,
         batch=q.shape[0],
@@ -231,55 +157,28 @@ def _find(
         head_dim_v=v.shape[3],
         dtype=q.dtype,
         device=framework.view(q, "q").device,
-        scale=scale,
-        softcap=softcap,
-        alibi=alibi is not None,
-        bias=bias is not None,
-        sink=sink is not None,
-        position_bias=position_bias,
-        return_lse=return_lse,
-        alignment=alignment,
-        score_mod=score_mod,
+        **request.planned(),
     )
     return made if key is None else plans.keep(key, made)
 
 
-def _adopted(
-    q: Any,
-    others: tuple[Any, ...],
-    mask: Any,
-    position_bias: PositionBias | None,
-    options: dict[str, Any],
-) -> Any:
+def _adopted(q: Any, k: Any, v: Any, mask: Any, options: dict[str, Any]) -> Any:
     """Objects of other libraries, by DLPack."""
-    taken_q = adopt(q, "q")[1]
-    k, v, alibi, bias, sink = (
-        x if x is None else adopt(x, name)[1]
-        for name, x in zip(("k", "v", "alibi", "bias", "sink"), others)
-    )
+    taken = dict(q=q, k=k, v=v, **{name: options[name] for name in ("alibi", "bias", "sink")})
+    taken = {name: x if x is None else adopt(x, name)[1] for name, x in taken.items()}
+    position_bias = options["position_bias"]
     if position_bias is not None and position_bias.table is not None:
-        position_bias = PositionBias(
+        taken["position_bias"] = PositionBias(
             position_bias.num_buckets,
             position_bias.max_distance,
             position_bias.bidirectional,
             adopt(position_bias.table, "position_bias.table")[1],
         )
-    score_mod = ScoreMod.of(options.pop("score_mod"))
+    score_mod = ScoreMod.of(options["score_mod"])
     if score_mod is not None and score_mod.tables:
         tables = {name: adopt(x, name)[1] for name, x in score_mod.tables.items()}
-        score_mod = ScoreMod(score_mod.text, tables)
-    options["score_mod"] = score_mod
-    result = attention(
-        taken_q,
-        k,
-        v,
-        mask,
-        alibi=alibi,
-        bias=bias,
-        sink=sink,
-        position_bias=position_bias,
-        **options,
-    )
+        taken["score_mod"] = ScoreMod(score_mod.text, tables)
+    result = attention(mask=mask, **{**options, **taken})
     if isinstance(result, tuple):
         return tuple(hand_back(array, q) for array in result)
     return hand_back(result, q)

@@ -11,7 +11,17 @@ from .calls import prepare
 from .gpu_operands import Handle, current_stream, framework_for, gpu_of, pointer_to, target_of
 from .values import extent, truth, wholes
 from .native_plan import device_scope, stream_scope
-from .problem import PositionBias, Problem
+from .problem import PositionBias, Problem, but
+
+#: Arguments that other plans have not.
+_OWN = (
+    "block_q",
+    "block_kv",
+    "max_blocks",
+    "per_kv_head",
+    "expected_share",
+    "key_block_sizes",
+)
 
 
 class BlockListPlan:
@@ -56,25 +66,9 @@ class BlockListPlan:
         alignment: str = "top_left",
         kernel: str | None = None,
     ) -> None:
+        given = but(locals(), "self", "device", "kernel", *_OWN)
         self._device = gpu_of(device)
-        self._problem = Problem.make(
-            batch=batch,
-            num_heads=num_heads,
-            num_heads_kv=num_heads_kv,
-            seq_q=seq_q,
-            seq_kv=seq_kv,
-            head_dim=head_dim,
-            head_dim_v=head_dim_v,
-            dtype=dtype,
-            alignment=alignment,
-            scale=scale,
-            softcap=softcap,
-            alibi=alibi,
-            bias=bias,
-            sink=sink,
-            position_bias=position_bias,
-            return_lse=return_lse,
-        )
+        self._problem = Problem.make(**given)
         sizes = (
             None
             if key_block_sizes is None

@@ -12,7 +12,10 @@ from .mask import Mask
 from .native_plan import device_scope, stream_scope
 from .planning import mask_of
 from .values import extent, whole
-from .problem import Problem, flag
+from .problem import Problem, but, flag
+
+#: Arguments that other plans have not.
+_OWN = ("lengths", "page_size", "window", "sink_tokens", "mask", "max_seq_kv")
 
 
 class DecodePlan:
@@ -52,26 +55,11 @@ class DecodePlan:
         sink: bool = False,
         return_lse: bool = False,
     ) -> None:
+        given = but(locals(), "self", "device", *_OWN)
         self._device = gpu_of(device)
         # The same checks as of any plan; what is special to decoding the library checks.
-        problem = self._problem = Problem.make(
-            batch=batch,
-            num_heads=num_heads,
-            num_heads_kv=num_heads_kv,
-            seq_q=seq_q,
-            seq_kv=max_seq_kv,
-            head_dim=head_dim,
-            head_dim_v=head_dim_v,
-            dtype=dtype,
-            alignment="bottom_right",
-            scale=scale,
-            softcap=softcap,
-            alibi=alibi,
-            bias=False,
-            sink=sink,
-            position_bias=None,
-            return_lse=return_lse,
-        )
+        problem = Problem.make(**given, seq_kv=max_seq_kv, alignment="bottom_right")
+        self._problem = problem
         if len(window) != 2:
             raise InvalidArgument(f"window: expected (left, right), got {window!r}")
         left, right = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from ._native import json_of, library, structs
 from .arrays import int64_array
 from .errors import InvalidArgument, Unsupported
 from .values import whole
-from .planning import Plan, mask_of
+from .planning import Plan, mask_of, plan
 from .problem import Problem
 
 
@@ -52,6 +53,26 @@ class Explanation:
         return "\n".join(lines)
 
 
+#: Arguments that plan() has no defaults for.
+_REQUIRED = ("batch", "num_heads", "seq_q", "head_dim", "dtype")
+
+
+def _problem_of(arguments: dict[str, Any]) -> Problem:
+    missing = [name for name in _REQUIRED if name not in arguments]
+    if missing:
+        raise InvalidArgument(
+            f"explain: expected {', '.join(f'{name}=' for name in missing)} as plan() takes, got none"
+        )
+    known = inspect.signature(plan).parameters.keys() - {"mask", "device", "kernel"}
+    unknown = [name for name in arguments if name not in known]
+    if unknown:
+        raise InvalidArgument(
+            f"explain: expected arguments of plan() other than device and kernel, got "
+            f"{', '.join(f'{name}=' for name in unknown)}"
+        )
+    return Problem.make(**arguments)
+
+
 def explain(
     mask: Any,
     *,
@@ -83,7 +104,7 @@ def explain(
                 f"mask: expected a stof.Plan, a stof.Mask, its text or None, got "
                 f"{type(mask).__name__}"
             )
-        described, asked = found, Problem.of_arguments(**problem)
+        described, asked = found, _problem_of(problem)
     model = structs.GpuModel(
         compute_capability=whole(compute_capability, "compute_capability", bits=32),
         num_sms=whole(num_sms, "num_sms", bits=32),

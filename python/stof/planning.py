@@ -16,7 +16,7 @@ from .errors import InvalidArgument, Unsupported
 from .mask import Mask
 from .values import whole
 from .native_plan import FULL_ALIGNMENT, Instances, device_scope, stream_scope
-from .problem import PositionBias, Problem
+from .problem import PositionBias, Problem, but
 
 _MAX_CALLS = 16  # prepared calls that a thread keeps of a plan: one per layout of its arrays
 _NO_EXTRAS = (None, None, None, None)
@@ -94,6 +94,7 @@ class Plan:
         self._out_shape, self._lse_shape = shapes["out"], shapes["lse"]
         self._qkv_shapes = shapes["q"], shapes["k"], shapes["v"]
         self._returns_lse = problem.return_lse
+        self._equal_heads = problem.num_heads == problem.num_heads_kv
         self._name = identity.named(self)  # what compiled code holds in its place
 
     # --- what it is ------------------------------------------------------------------------------
@@ -182,30 +183,14 @@ class Plan:
         float32 and given where the plan was made with them; float16 and bfloat16 are widened.
 
         On a GPU it returns once the work is on the stream, torch's current one unless `stream` gives
-        another as a number; new results and copies are then memory of that stream. num_threads (CPU) 0 is all cores.
+        another as a number; new results and copies are then memory of that stream. num_threads (CPU) 0
+        is all cores.
 
         Returns out, or (out, lse) with return_lse; lse is the natural log. A row that sees nothing gives
         0 and -inf. Raises InvalidArgument naming the argument, what was expected and got.
         """
-        if torch_compiles():
-            from . import torch_ops
-
-            return torch_ops.run(
-                self,
-                q,
-                k,
-                v,
-                out=out,
-                lse=lse,
-                alibi=alibi,
-                bias=bias,
-                sink=sink,
-                position_bias=position_bias,
-                score_tables=score_tables,
-                stream=stream,
-                num_threads=num_threads,
-            )
-        again = getattr(self._local, "again", None)
+        compiles = torch_compiles()
+        again = None if compiles else getattr(self._local, "again", None)
         if (
             again is not None
             and out is lse is alibi is bias is sink is position_bias is stream is None
@@ -214,39 +199,32 @@ class Plan:
             and again.fits(q, k, v)
         ):
             return again.run(self, q, k, v)
-        framework = framework_of(q)
-        if framework is None:
-            return self._run_adopted(
-                q,
-                (k, v, out, lse, alibi, bias, sink, position_bias),
-                dict(score_tables=score_tables, stream=stream, num_threads=num_threads),
-            )
-        if framework.name == "torch":
-            operands = dict(
-                q=q,
-                k=k,
-                v=v,
-                out=out,
-                lse=lse,
-                alibi=alibi,
-                bias=bias,
-                sink=sink,
-                position_bias=position_bias,
-            )
+        operands: dict[str, Any] = dict(
+            q=q,
+            k=k,
+            v=v,
+            out=out,
+            lse=lse,
+            alibi=alibi,
+            bias=bias,
+            sink=sink,
+            position_bias=position_bias,
+        )
+        how: dict[str, Any] = dict(
+            score_tables=score_tables, stream=stream, num_threads=num_threads
+        )
+        framework = None if compiles else framework_of(q)
+        if framework is not None:
             framework.check_operands(operands, score_tables)
-            if framework.is_traced(q, k, v):
-                from . import torch_ops
+        if compiles or (framework is not None and framework.is_traced(q, k, v)):
+            from . import torch_ops
 
-                return torch_ops.run(
-                    self,
-                    **operands,
-                    score_tables=score_tables,
-                    stream=stream,
-                    num_threads=num_threads,
-                )
-            if stream is not None and self._device != CPU:
-                with stream_scope(self._device, stream):
-                    return self.run(**operands, score_tables=score_tables, num_threads=num_threads)
+            return torch_ops.run(self, **operands, **how)
+        if framework is None:
+            return self._run_adopted(operands, how)
+        if stream is not None and self._device != CPU and framework.name == "torch":
+            with stream_scope(self._device, stream):
+                return self.run(**operands, **{**how, "stream": None})
         extras: tuple[Any, ...] = _NO_EXTRAS
         if alibi is not None or bias is not None or sink is not None or position_bias is not None:
             extras = (alibi, bias, sink, position_bias)
@@ -364,30 +342,18 @@ class Plan:
         call.options.stream = stream
         return int(self._run(instance.handle, *call.arguments))
 
-    def _run_adopted(self, q: Any, others: Sequence[Any], options: dict[str, Any]) -> Any:
+    def _run_adopted(self, operands: dict[str, Any], how: dict[str, Any]) -> Any:
         """Objects of other libraries, by DLPack."""
-        names = ("k", "v", "out", "lse", "alibi", "bias", "sink", "position_bias")
-        adopted = adopt(q, "q")[1]
-        taken = [x if x is None else adopt(x, name)[1] for name, x in zip(names, others)]
-        k, v, out, lse, alibi, bias, sink, position_bias = taken
-        result = self.run(
-            adopted,
-            k,
-            v,
-            out=out,
-            lse=lse,
-            alibi=alibi,
-            bias=bias,
-            sink=sink,
-            position_bias=position_bias,
-            **options,
+        taken: dict[str, Any] = {
+            name: x if x is None else adopt(x, name)[1] for name, x in operands.items()
+        }
+        result = self.run(**taken, **how)
+        results = result if self._returns_lse else (result,)
+        handed = tuple(
+            operands[name] if operands[name] is not None else hand_back(made, operands["q"])
+            for name, made in zip(("out", "lse"), results)
         )
-        if not self._returns_lse:
-            return others[2] if others[2] is not None else hand_back(result, q)
-        return (
-            others[2] if others[2] is not None else hand_back(result[0], q),
-            others[3] if others[3] is not None else hand_back(result[1], q),
-        )
+        return handed if self._returns_lse else handed[0]
 
 
 def plan(
@@ -426,25 +392,7 @@ def plan(
 
     Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """
-    problem = Problem.of_arguments(
-        batch=batch,
-        num_heads=num_heads,
-        num_heads_kv=num_heads_kv,
-        seq_q=seq_q,
-        seq_kv=seq_kv,
-        head_dim=head_dim,
-        head_dim_v=head_dim_v,
-        dtype=dtype,
-        alignment=alignment,
-        scale=scale,
-        softcap=softcap,
-        alibi=alibi,
-        bias=bias,
-        sink=sink,
-        position_bias=position_bias,
-        return_lse=return_lse,
-        score_mod=score_mod,
-    )
+    problem = Problem.make(**but(locals(), "mask", "device", "kernel"))
     where = device_of(device)
     chosen: Mask | View | None = mask_of(mask)
     stream = 0

@@ -14,7 +14,7 @@ from .score import Declaration, ScoreMod
 
 _FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
 _FLOAT32_MIN = 2.0**-126  # the smallest normal one
-_ATTENTION_DTYPES = ("float32", "float16", "bfloat16")
+ATTENTION_DTYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,11 @@ def scale_and_softcap(scale: Any, softcap: Any) -> tuple[float | None, float]:
     return None if scale is None else _number(scale, "scale"), _number(softcap, "softcap")
 
 
+def but(arguments: dict[str, Any], *names: str) -> dict[str, Any]:
+    """A function's locals() at its beginning, without those names."""
+    return {name: value for name, value in arguments.items() if name not in names}
+
+
 def flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidArgument(
@@ -112,26 +117,27 @@ class Problem:
         *,
         batch: Any,
         num_heads: Any,
-        num_heads_kv: Any,
         seq_q: Any,
-        seq_kv: Any,
         head_dim: Any,
-        head_dim_v: Any,
         dtype: Any,
-        alignment: str,
-        scale: Any,
-        softcap: Any,
-        alibi: Any,
-        bias: Any,
-        sink: Any,
-        position_bias: Any,
-        return_lse: Any,
+        num_heads_kv: Any = None,
+        seq_kv: Any = None,
+        head_dim_v: Any = None,
+        scale: Any = None,
+        softcap: Any = 0.0,
+        alibi: Any = False,
+        bias: Any = False,
+        sink: Any = False,
+        position_bias: Any = None,
+        return_lse: Any = False,
+        alignment: str = "top_left",
         score_mod: Any = None,
         cu_seqlens_q: tuple[int, ...] | None = None,
         cu_seqlens_kv: tuple[int, ...] | None = None,
     ) -> Problem:
+        """Of arguments as plan() takes them."""
         code = dtype_code(dtype)
-        if structs.DTYPE_NAMES[code] not in _ATTENTION_DTYPES:
+        if structs.DTYPE_NAMES[code] not in ATTENTION_DTYPES:
             raise InvalidArgument(
                 f"dtype: expected float32, float16 or bfloat16, got {structs.DTYPE_NAMES[code]}"
             )
@@ -185,30 +191,6 @@ class Problem:
             cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_kv=cu_seqlens_kv,
         )
-
-    @staticmethod
-    def of_arguments(
-        *,
-        batch: int,
-        num_heads: int,
-        num_heads_kv: int | None = None,
-        seq_q: int,
-        seq_kv: int | None = None,
-        head_dim: int,
-        head_dim_v: int | None = None,
-        dtype: Any,
-        scale: float | None = None,
-        softcap: float = 0.0,
-        alibi: bool = False,
-        bias: bool = False,
-        sink: bool = False,
-        position_bias: PositionBias | None = None,
-        return_lse: bool = False,
-        alignment: str = "top_left",
-        score_mod: Any = None,
-    ) -> Problem:
-        """The arguments of plan() that describe a problem."""
-        return Problem.make(**locals())
 
     @property
     def dtype_name(self) -> str:

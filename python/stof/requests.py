@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from . import masks
+from ._native import structs
+from .arrays import framework_of
 from .errors import InvalidArgument
+from .framework import Framework
 from .mask import Mask
 from .planning import Plan, mask_of
-from .problem import PositionBias
+from .problem import ATTENTION_DTYPES, PositionBias
+from .score import ScoreMod
+
+_DEFAULTS = dict(alignment="top_left", softcap=0.0, return_lse=False)  # of the others None
 
 _EVERYTHING: Mask | None = None
 
@@ -43,6 +49,36 @@ def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) 
         )
 
 
+def check_alike(framework: Framework, q: Any, k: Any, v: Any) -> None:
+    """Arrays of one library and element type, whose extents fit; before a plan is made of them."""
+    others = [name for name, x in (("k", k), ("v", v)) if not framework.is_one(x)]
+    if others:
+        given = k if "k" in others else v
+        found = framework_of(given)
+        kind = type(given).__name__ if found is None else f"{found.name}'s {type(given).__name__}"
+        raise InvalidArgument(
+            f"{', '.join(others)}: expected arrays of {framework.name} like q, got {kind}; convert "
+            f"{' and '.join(others)}, or q"
+        )
+    extents = {4: "[batch, heads, seq, head_dim]", 3: "[rows, heads, head_dim]"}
+    expected_k = [*k.shape[:-1], q.shape[-1]]
+    if q.ndim == 4:
+        expected_k[0] = q.shape[0]
+    expected_v = [*expected_k[:-1], v.shape[-1]]
+    for name, array, expected in (("k", k, expected_k), ("v", v, expected_v)):
+        if list(array.shape) != expected:
+            raise InvalidArgument(
+                f"{name}: expected shape {expected}, got {list(array.shape)}; the layout is "
+                f"{extents[q.ndim]}"
+            )
+        code, wanted = framework.dtype_code(array.dtype, name), framework.dtype_code(q.dtype, "q")
+        names = structs.DTYPE_NAMES
+        if code != wanted and names[wanted] in ATTENTION_DTYPES:  # else planning refuses q's
+            raise InvalidArgument(
+                f"{name}: expected dtype {names[wanted]} like q, got {names[code]}; convert it"
+            )
+
+
 def position_table(position_bias: PositionBias | None) -> Any:
     """The table of a PositionBias; it must have one here."""
     if position_bias is None:
@@ -58,52 +94,82 @@ def position_table(position_bias: PositionBias | None) -> Any:
     return position_bias.table
 
 
-def position_key(position_bias: PositionBias | None) -> Any:
-    """What of it decides a plan."""
-    if position_bias is None:
-        return None
-    return (
-        position_bias.num_buckets,
-        position_bias.max_distance,
-        position_bias.bidirectional,
-        position_bias.table.shape,
-    )
+class Request:
+    """The options of a call of attention() or varlen_attention(): what of them decides a plan, and what
+    its run is given."""
 
+    def __init__(
+        self,
+        *,
+        scale: float | None,
+        alignment: str,
+        softcap: float,
+        alibi: Any,
+        sink: Any,
+        position_bias: PositionBias | None,
+        score_mod: Any,
+        return_lse: bool,
+        bias: Any = None,
+    ) -> None:
+        self._table = None if position_bias is None else position_table(position_bias)
+        self._score_mod = None if score_mod is None else ScoreMod.of(score_mod)
+        self._position_bias = position_bias
+        self._operands = dict(alibi=alibi, bias=bias, sink=sink)
+        #: Those that are the same for a plan and for calls.
+        self._plain = dict(scale=scale, alignment=alignment, softcap=softcap, return_lse=return_lse)
 
-def check_given(plan: Plan, mask: Any, asked: dict[str, Any]) -> None:
-    """An option beside plan= is either its default or the plan's; nothing is dropped silently."""
-    problem = plan.problem
-    defaults = dict(
-        scale=None,
-        alignment="top_left",
-        softcap=0.0,
-        return_lse=False,
-        score_mod=None,
-        position_bias=None,
-    )
-    planned = dict(
-        scale=problem.scale,
-        alignment=problem.alignment,
-        softcap=problem.softcap,
-        return_lse=problem.return_lse,
-        score_mod=problem.score_mod,
-        position_bias=problem.position_bias,
-    )
-    if problem.position_bias is None:  # Plan.run() refuses the table
-        asked.pop("position_bias", None)
-    else:
-        asked["position_bias"] = PositionBias.of(asked.get("position_bias"))
-    if asked["score_mod"] is not None:
-        asked["score_mod"] = asked["score_mod"].declaration
-    for name, value in asked.items():
-        if value != defaults[name] and value != planned[name]:
-            raise InvalidArgument(
-                f"{name}: expected the plan's {planned[name]!r}, or nothing beside plan=, got {value!r}; "
-                "plan again"
-            )
-    if mask is not None:
-        given = mask_of(mask)
-        if given is None or given != plan.mask:
-            raise InvalidArgument(
-                f"mask: expected the plan's ({plan.mask}), or None beside plan=, got {mask!r}"
-            )
+    def key(self) -> tuple[Any, ...]:
+        """Equal where one plan serves."""
+        position = self._position_bias
+        return (
+            *self._plain.values(),
+            *(x is None for x in self._operands.values()),
+            None
+            if position is None
+            else (
+                position.num_buckets,
+                position.max_distance,
+                position.bidirectional,
+                position.table.shape,
+            ),
+            None if self._score_mod is None else self._score_mod.declaration,
+        )
+
+    def planned(self) -> dict[str, Any]:
+        """As plan() takes them."""
+        return dict(
+            **self._plain,
+            **{name: x is not None for name, x in self._operands.items()},
+            position_bias=self._position_bias,
+            score_mod=self._score_mod,
+        )
+
+    def operands(self) -> dict[str, Any]:
+        """As Plan.run() takes them."""
+        tables = () if self._score_mod is None else tuple(self._score_mod.tables.values())
+        return dict(**self._operands, position_bias=self._table, score_tables=tables)
+
+    def check_beside(self, plan: Plan, mask: Any) -> None:
+        """An option beside plan= is either its default or the plan's; nothing is dropped silently."""
+        if not isinstance(plan, Plan):
+            raise InvalidArgument(f"plan: expected a stof.Plan, got {type(plan).__name__}")
+        problem = plan.problem
+        asked: dict[str, Any] = dict(
+            self._plain,
+            score_mod=None if self._score_mod is None else self._score_mod.declaration,
+        )
+        if problem.position_bias is not None:  # else Plan.run() refuses the table
+            asked["position_bias"] = PositionBias.of(self._position_bias)
+        for name, value in asked.items():
+            planned = getattr(problem, name)
+            if value != _DEFAULTS.get(name) and value != planned:
+                raise InvalidArgument(
+                    f"{name}: expected the plan's {planned!r}, or nothing beside plan=, got {value!r}; "
+                    "plan again"
+                )
+        if mask is not None:
+            given = mask_of(mask)
+            if given is None or given != plan.mask:
+                raise InvalidArgument(
+                    f"mask: expected the plan's ({plan.mask}), or None beside plan=, got {mask!r}"
+                )

@@ -10,9 +10,8 @@ from .errors import InvalidArgument
 from .values import whole
 from .mask import Mask
 from .planning import Plan, mask_of
-from .problem import PositionBias, Problem, scale_and_softcap
-from .requests import check_given, check_heads, everything, position_key, position_table
-from .score import ScoreMod
+from .problem import PositionBias, Problem, but, scale_and_softcap
+from .requests import Request, check_alike, check_heads, everything
 
 
 def lengths_of(cu_seqlens: Any, name: str) -> tuple[int, ...]:
@@ -73,6 +72,7 @@ def varlen_plan(
     mask: a stof.Mask, its text or None; it is applied to each sequence with the sequence's own lengths
     and number as batch entry. The options are those of plan().
     """
+    given = but(locals(), "mask", "cu_seqlens_q", "cu_seqlens_kv", "device", "kernel")
     rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
     rows_kv = rows_q if cu_seqlens_kv is None else lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
     if len(rows_q) != len(rows_kv):
@@ -86,25 +86,7 @@ def varlen_plan(
             f"{type(mask).__name__}; make one with stof.masks"
         )
     problem = Problem.make(
-        batch=0,
-        num_heads=num_heads,
-        num_heads_kv=num_heads_kv,
-        seq_q=0,
-        seq_kv=0,
-        head_dim=head_dim,
-        head_dim_v=head_dim_v,
-        dtype=dtype,
-        alignment=alignment,
-        scale=scale,
-        softcap=softcap,
-        alibi=alibi,
-        bias=False,
-        sink=sink,
-        position_bias=position_bias,
-        return_lse=return_lse,
-        score_mod=score_mod,
-        cu_seqlens_q=rows_q,
-        cu_seqlens_kv=rows_kv,
+        batch=0, seq_q=0, seq_kv=0, cu_seqlens_q=rows_q, cu_seqlens_kv=rows_kv, **given
     )
     return Plan(problem, chosen, device_of(device), kernel)
 
@@ -141,12 +123,19 @@ def varlen_attention(
     compiles = torch_compiles()
     if not compiles:
         scale, softcap = scale_and_softcap(scale, softcap)
+    given = dict(
+        scale=scale,
+        alignment=alignment,
+        softcap=softcap,
+        alibi=alibi,
+        sink=sink,
+        position_bias=position_bias,
+        return_lse=return_lse,
+    )
     framework = None if compiles else framework_of(q)
     if framework is not None:
         framework.check_operands(dict(q=q, k=k, v=v))
-    if compiles or (
-        framework is not None and framework.name == "torch" and framework.is_traced(q, k, v)
-    ):
+    if compiles or (framework is not None and framework.is_traced(q, k, v)):
         if plan is not None or score_mod is not None:
             raise InvalidArgument(
                 "plan, score_mod: expected None while torch records operators, got "
@@ -155,77 +144,41 @@ def varlen_attention(
             )
         from . import torch_ops
 
-        return torch_ops.varlen_attention(
-            q,
-            k,
-            v,
-            cu_seqlens_q,
-            cu_seqlens_q if cu_seqlens_kv is None else cu_seqlens_kv,
-            mask,
-            scale=scale,
-            enable_gqa=enable_gqa,
-            alignment=alignment,
-            softcap=softcap,
-            alibi=alibi,
-            sink=sink,
-            position_bias=position_bias,
-            return_lse=return_lse,
-        )
+        rows = cu_seqlens_q, cu_seqlens_q if cu_seqlens_kv is None else cu_seqlens_kv
+        return torch_ops.varlen_attention(q, k, v, *rows, mask, enable_gqa=enable_gqa, **given)
     if framework is None:
         raise InvalidArgument(
             f"q: expected a NumPy array or a torch tensor, got {type(q).__name__}; convert it with "
             "numpy.from_dlpack() or torch.from_dlpack()"
         )
-    if plan is None and framework.name == "torch" and framework.is_autocast():
+    if plan is None and framework.is_autocast():
         from . import torch_ops
 
         q, k, v = torch_ops.lowered(q, k, v)
-    table = position_table(position_bias)
-    modified = ScoreMod.of(score_mod)
+    request = Request(**given, score_mod=score_mod)
     rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
     rows_kv = rows_q if cu_seqlens_kv is None else lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
     if plan is not None:
-        asked = dict(
-            scale=scale,
-            alignment=alignment,
-            softcap=softcap,
-            return_lse=return_lse,
-            score_mod=modified,
-            position_bias=position_bias,
-        )
-        check_given(plan, mask, asked)
-        for name, rows in (("cu_seqlens_q", rows_q), ("cu_seqlens_kv", rows_kv)):
-            if getattr(plan.problem, name) != rows:
+        request.check_beside(plan, mask)
+        for name, lengths in (("cu_seqlens_q", rows_q), ("cu_seqlens_kv", rows_kv)):
+            if getattr(plan.problem, name) != lengths:
                 raise InvalidArgument(
-                    f"{name}: expected the plan's {getattr(plan.problem, name)}, got {rows}; plan again"
+                    f"{name}: expected the plan's {getattr(plan.problem, name)}, got {lengths}; plan "
+                    "again"
                 )
     check_heads(q, k, v, 3, 1, enable_gqa)
     if plan is None:
         if mask is None:
             mask = everything()
-        key = None
+        key: Any = None
         if isinstance(mask, (Mask, str)):
-            key = (
-                "varlen",
-                mask,
-                rows_q,
-                rows_kv,
-                q.shape[1:],
-                k.shape[1:],
-                v.shape[1:],
-                q.dtype,
-                getattr(q, "device", None),
-                scale,
-                alignment,
-                softcap,
-                alibi is None,
-                sink is None,
-                None if position_bias is None else position_key(position_bias),
-                None if modified is None else modified.declaration,
-                return_lse,
-            )
+            kinds = (q.shape[1:], k.shape[1:], v.shape[1:], q.dtype, getattr(q, "device", None))
+            key = ("varlen", mask, rows_q, rows_kv, *kinds, request.key())
             plan = plans.get(key)
         if plan is None:
+            check_alike(framework, q, k, v)
+            options = request.planned()
+            del options["bias"]
             plan = varlen_plan(
                 mask,
                 rows_q,
@@ -236,22 +189,7 @@ def varlen_attention(
                 head_dim_v=v.shape[2],
                 dtype=q.dtype,
                 device=framework.view(q, "q").device,
-                scale=scale,
-                softcap=softcap,
-                alibi=alibi is not None,
-                sink=sink is not None,
-                position_bias=position_bias,
-                return_lse=return_lse,
-                alignment=alignment,
-                score_mod=modified,
+                **options,
             )
             plan = plans.keep(key, plan)
-    return plan.run(
-        q,
-        k,
-        v,
-        alibi=alibi,
-        sink=sink,
-        position_bias=table,
-        score_tables=() if modified is None else tuple(modified.tables.values()),
-    )
+    return plan.run(q, k, v, **request.operands())

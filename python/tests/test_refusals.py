@@ -26,7 +26,7 @@ Q, K, V = oracle.arrays(1, 2, 4, 6, 5, 8)
         ((Q, K[..., :4], V), {}, r"k: expected shape \[2, 4, 5, 8\], got \[2, 4, 5, 4\]"),
         ((Q[0], K, V), {}, r"q: expected \[batch, heads, seq, head_dim\], got shape \[4, 6, 8\]"),
         ((Q.astype("f8"), K, V), {}, "dtype: expected float32, float16 or bfloat16, got float64"),
-        ((Q, K.astype("f2"), V), {}, "k: expected dtype float32, got float16; convert it"),
+        ((Q, K.astype("f2"), V), {}, "k: expected dtype float32 like q, got float16; convert it"),
         ((Q.astype(">f4"), K, V), {}, "byte order"),
         ((Q.astype("c8"), K, V), {}, "expected.*got complex64"),
         ((Q, K, None), {}, "v: expected .*got NoneType"),

@@ -17,10 +17,10 @@ enum class GemmStep : std::uint8_t {
   kGeluErf,
   kGeluTanh,
   kSilu,
-  kGate,           ///< halves the columns: W's rows come in turns of eight, gates first; the
-                   ///< activation right before acts on the gates alone
-  kResidual,       ///< adds elements [rows, columns]
-  kRowScale,       ///< times a float32 of the row
+  kGate,      ///< halves the columns: those of W's first half, gates, times those of its second;
+              ///< the activation right before acts on the gates alone
+  kResidual,  ///< adds elements [rows, columns]
+  kRowScale,  ///< times a float32 of the row
   kRowStatistics,  ///< stores a row's sum and sum of squares over each tile's columns, as float32;
                    ///< before rounding
 };

@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "backend/cuda/gemm/choice.h"
 #include "backend/cuda/gemm/configs.h"
 #include "jit/nvrtc.h"
 #include "stof/error.h"
@@ -91,6 +92,26 @@ TEST(GemmCandidates, AreDistinctAndValidWhateverTheSteps) {
     }
     EXPECT_GE(names.size(), 20u);
   }
+}
+
+TEST(GemmChoice, MakesTheSameConfiguration) {
+  const GemmProblem problem = product(128, 768, 768, {GemmStep::kBias, GemmStep::kResidual});
+  for (const GemmConfig& config : registered_gemm_configs(problem)) {
+    const fusion::Choice choice = choice_of(config);
+    EXPECT_EQ(gemm_config_of(fusion::Choice::from_text(choice.text()), problem).name(),
+              config.name());
+  }
+  fusion::Choice choice = choice_of(default_gemm_config(problem, hopper()));
+  choice.parameters["stages"] = 100;
+  try {
+    gemm_config_of(choice, problem);
+    FAIL() << "taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("stages=100"));
+    EXPECT_THAT(error.what(), HasSubstr("shared memory: needs"));
+  }
+  choice.parameters.erase("stages");
+  EXPECT_THROW(gemm_config_of(choice, problem), Error);
 }
 
 /// Schedule, tile and cluster of the first candidate, without its stages.

@@ -264,13 +264,13 @@ std::string GemmCase::compare(const cuda::Sm90Gemm& gemm, const std::vector<floa
         if (step == GemmStep::kRowScale)
           values[c] *= static_cast<double>(scale_.values[static_cast<std::size_t>(row)]);
         if (step == GemmStep::kResidual) values[c] += static_cast<double>(residual.at(row, column));
-        if (is_activation(step) && (!gates || c / 8 % 2 == 0))
+        if (is_activation(step) && (!gates || c < values.size() / 2))
           values[c] = activation(step, values[c]);
       }
       if (step != GemmStep::kGate) continue;
       std::vector<double> gated;
-      for (std::size_t c = 0; c < values.size(); ++c)
-        if (c / 8 % 2 == 0) gated.push_back(values[c] * values[c + 8]);
+      for (std::size_t c = 0; c < values.size() / 2; ++c)
+        gated.push_back(values[c] * values[values.size() / 2 + c]);
       values = std::move(gated);
     }
     for (std::size_t c = 0; c < values.size(); ++c) {

@@ -11,7 +11,7 @@ struct GemmParams {
   const float* row_scale;  // [rows]; null without
   float2* statistics;      // [rows, tiles_n]: sum and sum of squares; null without
   i32 rows;
-  i32 columns;   // of x W^T, before a gate halves them
+  i32 columns;   // of x W^T: with a gate the gates, then what they multiply
   i32 k_blocks;  // of 64 columns of x
   i32 tiles_m, tiles_n;
   i32 band;  // row tiles that are taken together, column tile by column tile

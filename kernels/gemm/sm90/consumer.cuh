@@ -2,7 +2,7 @@
 // A warpgroup that multiplies: kSlabs x 64 rows of a tile, all of its columns.
 //
 // Needs wgmma_product (x and W from shared memory), emitted for the Config's width by
-// src/codegen/wgmma.cc, and Steps.
+// src/codegen/wgmma.cc.
 
 #include "gemm/sm90/epilogue.cuh"
 #include "ptx/cluster.cuh"
@@ -171,41 +171,5 @@ class GemmConsumer {
   const GemmTurns<D> turns_;
   GemmEpilogue<D> epilogue_;
 };
-
-/// The steps of the problem on every chunk of the slab, then what is kept a row.
-template <class D>
-__device__ __forceinline__ void GemmEpilogue<D>::finish(float (&accumulators)[D::kAccumulators],
-                                                        int slab, int slot) {
-  slot_ = slot;
-  const i32 row = row_ + 64 * slab + lane_ / 4;
-  if constexpr (D::kRowScale) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-      scale_[r] = row + 8 * r < params_.rows ? params_.row_scale[row + 8 * r] : 0.0f;
-  }
-  if constexpr (D::kStatistics) sum_[0] = sum_[1] = squares_[0] = squares_[1] = 0.0f;
-#pragma unroll
-  for (int chunk = 0; chunk < D::kChunks; ++chunk) {
-    chunk_ = chunk;
-    place_ = slab * D::kChunks + chunk;
-    float values[D::kChunkValues];
-#pragma unroll
-    for (int i = 0; i < D::kChunkValues; ++i) values[i] = accumulators[chunk * D::kChunkValues + i];
-    Steps::apply(*this, values);
-  }
-  if constexpr (D::kStatistics) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-#pragma unroll
-      for (int offset = 1; offset < 4; offset <<= 1) {
-        sum_[r] += __shfl_xor_sync(~0u, sum_[r], offset);
-        squares_[r] += __shfl_xor_sync(~0u, squares_[r], offset);
-      }
-      if ((lane_ & 3) == 0 && row + 8 * r < params_.rows)
-        params_.statistics[static_cast<i64>(row + 8 * r) * params_.tiles_n + tile_.n] =
-            make_float2(sum_[r], squares_[r]);
-    }
-  }
-}
 
 }  // namespace stof

@@ -42,24 +42,45 @@ class GemmEpilogue {
     }
   }
 
-  /// Finishes slab `slab`; its bias lies in `slot`.
-  __device__ __forceinline__ void finish(float (&accumulators)[D::kAccumulators], int slab, int slot);
+  /// Finishes slab `slab`: the steps of the problem on every chunk, then what is kept a row. The
+  /// tile's bias lies in `slot`.
+  __device__ __forceinline__ void finish(const float (&accumulators)[D::kAccumulators], int slab,
+                                         int slot) {
+    slot_ = slot;
+    const i32 row = row_ + 64 * slab + lane_ / 4;
+    if constexpr (D::kRowScale) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+        scale_[r] = row + 8 * r < params_.rows ? params_.row_scale[row + 8 * r] : 0.0f;
+    }
+    if constexpr (D::kStatistics) sum_[0] = sum_[1] = squares_[0] = squares_[1] = 0.0f;
+#pragma unroll
+    for (int chunk = 0; chunk < D::kChunks; ++chunk) {
+      chunk_ = chunk;
+      place_ = slab * D::kChunks + chunk;
+      float values[D::kChunkValues];
+#pragma unroll
+      for (int i = 0; i < D::kChunkValues; ++i) values[i] = accumulators[tile_column(i) / 2 + i % 4];
+      Steps::apply(*this, values);
+    }
+    if constexpr (D::kStatistics) store_statistics(row);
+  }
 
   // The steps, on a chunk's values as wgmma leaves them: of eight columns j a thread has values 4j to
   // 4j+3, columns 2*(lane%4) and the next of rows lane/4 (the first two) and lane/4 + 8.
 
   template <int kCount>
   __device__ __forceinline__ void add_bias(float (&values)[kCount]) const {
-    const int column = chunk_ * (kCount * 2) + 2 * (lane_ & 3);
     const unsigned char* bias = shared_ + D::kBiasOffset + slot_ * D::kBiasBytes;
 #pragma unroll
     for (int j = 0; j < kCount / 4; ++j) {
+      const int column = tile_column(4 * j) + 2 * (lane_ & 3);
       float first, second;
       if constexpr (D::kFloatBias) {
-        const float2 pair = reinterpret_cast<const float2*>(bias)[(column + 8 * j) / 2];
+        const float2 pair = reinterpret_cast<const float2*>(bias)[column / 2];
         first = pair.x, second = pair.y;
       } else {
-        const u32 pair = reinterpret_cast<const u32*>(bias)[(column + 8 * j) / 2];
+        const u32 pair = reinterpret_cast<const u32*>(bias)[column / 2];
         first = Element::low(pair), second = Element::high(pair);
       }
       values[4 * j] += first, values[4 * j + 1] += second;
@@ -73,15 +94,12 @@ class GemmEpilogue {
     for (int i = 0; i < kCount; ++i) values[i] = Function::of(values[i]);
   }
 
-  /// Eight columns of gates are followed by the eight they multiply.
+  /// The first half are gates of the second.
   template <class Function, int kCount>
   __device__ __forceinline__ void gate(const float (&values)[2 * kCount],
                                        float (&gated)[kCount]) const {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int at = i / 4 * 8 + i % 4;
-      gated[i] = Function::of(values[at]) * values[at + 4];
-    }
+    for (int i = 0; i < kCount; ++i) gated[i] = Function::of(values[i]) * values[kCount + i];
   }
 
   template <int kCount>
@@ -147,6 +165,16 @@ class GemmEpilogue {
   }
 
  private:
+  /// First column of the tile's eight that the chunk's values 4 (i / 4) to + 3 are of. With a gate
+  /// the first half of a chunk's values are of the tile's first half, the others of its second.
+  __device__ __forceinline__ int tile_column(int i) const {
+    if constexpr (D::kGate) {
+      constexpr int kHalf = D::kChunkValues / 2;
+      return (i < kHalf ? 0 : D::kOutN) + chunk_ * D::kChunk + i % kHalf / 4 * 8;
+    } else {
+      return chunk_ * D::kChunk + i / 4 * 8;
+    }
+  }
   __device__ __forceinline__ i32 out_column(int chunk) const {
     return tile_.n * D::kOutN + chunk * D::kChunk;
   }
@@ -183,6 +211,21 @@ class GemmEpilogue {
     if constexpr (kRowBytes == 64) piece ^= row >> 1 & 3;
     if constexpr (kRowBytes == 32) piece ^= row >> 2 & 1;
     return staging_ + buffer * D::kStagingBytes + row * kRowBytes + piece * 16;
+  }
+
+  /// Of rows `row` and row + 8.
+  __device__ __forceinline__ void store_statistics(i32 row) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int offset = 1; offset < 4; offset <<= 1) {
+        sum_[r] += __shfl_xor_sync(~0u, sum_[r], offset);
+        squares_[r] += __shfl_xor_sync(~0u, squares_[r], offset);
+      }
+      if ((lane_ & 3) == 0 && row + 8 * r < params_.rows)
+        params_.statistics[static_cast<i64>(row + 8 * r) * params_.tiles_n + tile_.n] =
+            make_float2(sum_[r], squares_[r]);
+    }
   }
 
   const GemmParams& params_;

@@ -10,7 +10,7 @@ namespace stof {
 /// The matrices as the copy engine sees them: {columns, rows}.
 struct GemmMaps {
   const ptx::TensorMap* x;         // boxes of 64 columns, kTileM rows
-  const ptx::TensorMap* w;         // boxes of 64 columns, kTileN rows
+  const ptx::TensorMap* w;         // boxes of 64 columns, kTileN rows (with a gate half as many)
   const ptx::TensorMap* y;         // boxes of kChunk columns, 16 rows
   const ptx::TensorMap* residual;  // likewise
 };
@@ -52,24 +52,35 @@ class GemmProducer {
   }
 
  private:
+  /// With a gate a tile has as many rows of W from its first half, the gates, as from its second.
+  static constexpr int kParts = D::kGate ? 2 : 1;
+  static constexpr int kPartRows = D::kTileN / kParts;
+
   /// Announces the stage's bytes, x's too.
   __device__ __forceinline__ void load_w(int stage, i32 block, TilePlace tile) {
     ptx::arrive_expect_bytes(barriers_.full(stage), D::kXBytes + D::kWBytes);
-    ptx::load_matrix_box(shared_ + D::kWOffset + stage * D::kWBytes, maps_.w, barriers_.full(stage),
-                         block * D::kBlockK, tile.n * D::kTileN);
+#pragma unroll
+    for (int part = 0; part < kParts; ++part)
+      ptx::load_matrix_box(shared_ + D::kWOffset + stage * D::kWBytes + part * kPartRows * 128,
+                           maps_.w, barriers_.full(stage), block * D::kBlockK,
+                           part * (params_.columns / kParts) + tile.n * kPartRows);
   }
 
   __device__ __forceinline__ void load_bias(i32 local, TilePlace tile) {
     if constexpr (D::kBias) {
       constexpr int kWidth = D::kFloatBias ? 4 : 2;
       const int slot = local % D::kBiasSlots;
+      const u32 full = barriers_.bias_full(slot);
       ptx::wait(barriers_.bias_empty(slot), (local / D::kBiasSlots & 1) ^ 1);
-      const i32 column = tile.n * D::kTileN;
-      const u32 bytes = min(D::kTileN, params_.columns - column) * kWidth;
-      ptx::arrive_expect_bytes(barriers_.bias_full(slot), bytes);
-      ptx::load_bytes(shared_ + D::kBiasOffset + slot * D::kBiasBytes,
-                      static_cast<const char*>(params_.bias) + static_cast<i64>(column) * kWidth,
-                      bytes, barriers_.bias_full(slot));
+      const i32 columns = params_.columns / kParts, column = tile.n * kPartRows;
+      const u32 bytes = min(kPartRows, columns - column) * kWidth;
+      ptx::arrive_expect_bytes(full, bytes * kParts);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part)
+        ptx::load_bytes(
+            shared_ + D::kBiasOffset + slot * D::kBiasBytes + part * kPartRows * kWidth,
+            static_cast<const char*>(params_.bias) + static_cast<i64>(part * columns + column) * kWidth,
+            bytes, full);
     }
   }
 

@@ -10,8 +10,8 @@
 namespace stof::cuda {
 
 /// y = steps(x[rows, in] W[out, in]^T): row-major elements, float32 accumulation; every result is
-/// rounded once, when it is stored. With a gate y has out / 2 columns and W's rows come in turns of
-/// eight, gates first.
+/// rounded once, when it is stored. With a gate y has out / 2 columns: those of the first half of
+/// W's rows are gates of those of the second half.
 struct GemmProblem {
   DType element = DType::kBFloat16;  ///< or float16
   std::int64_t rows = 0, in = 0, out = 0;

@@ -95,8 +95,8 @@ Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
   call.threads_ = static_cast<unsigned>(config_.threads());
   call.x_ = matrix_map("x", p.element, operands.x, p.rows, p.in, stride(p.x_stride, p.in),
                        config_.tile_m, 64);
-  call.weight_ =
-      matrix_map("weight", p.element, operands.weight, p.out, p.in, p.in, config_.tile_n, 64);
+  call.weight_ = matrix_map("weight", p.element, operands.weight, p.out, p.in, p.in,
+                            config_.tile_n / (p.has(GemmStep::kGate) ? 2 : 1), 64);
   call.y_ = matrix_map("y", p.element, operands.y, p.rows, width, stride(p.y_stride, width), 16,
                        config_.chunk());
   call.residual_ = operands.residual == 0

@@ -127,7 +127,7 @@ int GemmConfig::shared_bytes() const {
   const int receive = (partners() - 1) * own_warps * 16 * tile_n * 4;
   const int bias_bytes = has(GemmStep::kBias) ? 2 * tile_n * (bias == DType::kFloat32 ? 4 : 2) : 0;
   const int barriers = 2 * stages + 4 + (has(GemmStep::kResidual) ? warps * ring() : 0) +
-                       (partners() > 1 ? warps : 0);
+                       (cluster_k > 1 ? warps : 0);
   return operands + staging + receive + bias_bytes + 8 * barriers;
 }
 

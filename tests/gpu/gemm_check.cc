@@ -1,14 +1,17 @@
 // Checks the Hopper matrix products on a GPU: every configuration, every kind of step, sizes that
 // end inside tiles, chains of dependent products that start early, graphs, several threads.
-//   gemm_gpu_check [CHECK...]      products, chain, threads, refusals; default: all
+//   gemm_gpu_check [CHECK...]      alone, products, chain, threads, refusals; default: all
 
 #include <fmt/core.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,6 +54,13 @@ struct Size {
   std::int64_t rows, in, out, gap;
   bool all_steps;  ///< or the usual ones
 };
+/// Without the stages, which depend on the steps.
+std::string shape_text(const codegen::GemmConfig& config) {
+  const std::string text = config.shape();
+  const std::size_t begin = text.rfind('s'), end = text.find_first_of("kbo", begin);
+  return text.substr(0, begin) + (end == std::string::npos ? "" : text.substr(end));
+}
+
 constexpr Size kSizes[] = {
     {1, 64, 64, 0, true},        {7, 200, 96, 24, true},      {129, 768, 800, 8, true},
     {257, 200, 3072, 0, true},   {1000, 1096, 304, 40, true}, {128, 768, 2304, 0, false},
@@ -66,6 +76,50 @@ std::vector<Steps> steps_of(const Size& size) {
 
 /// Every second list of steps has its bias in the element type.
 DType bias_of(DType element, std::size_t list) { return list % 2 == 0 ? DType::kFloat32 : element; }
+
+/// Shapes that failed by themselves: left out of what follows, where one fault would end all.
+std::set<std::string> broken;
+
+bool usable(const codegen::GemmConfig& config) { return !broken.contains(shape_text(config)); }
+
+/// Every configuration in a process of its own: a fault on the GPU ends the process's use of it.
+/// Needs a process that has not used the GPU.
+void check_alone() {
+  cuda::DeviceFacts hopper;
+  hopper.major = 9;
+  hopper.num_sms = 132;
+  cuda::GemmProblem problem;
+  problem.rows = 200;
+  problem.in = 1096;
+  problem.out = 416;
+  problem.steps = kResidual;
+  auto candidates = cuda::gemm_candidates(problem, hopper).feasible;
+  for (const auto& candidate : candidates) {
+    const codegen::GemmConfig& config = candidate.config;
+    std::fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+      std::string wrong;
+      try {
+        const cuda::Device device = cuda::Device::open();
+        check::GemmCase data(problem.element, problem.rows, problem.in, problem.out, 8, 3);
+        const cuda::GemmProblem own = data.problem(kResidual, DType::kFloat32);
+        wrong = data.check(Sm90Gemm(own, config, device));
+      } catch (const std::exception& error) {
+        wrong = error.what();
+      }
+      if (!wrong.empty()) std::printf("    %s: %s\n", config.name().c_str(), wrong.c_str());
+      std::fflush(stdout);
+      _exit(wrong.empty() ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!good) broken.insert(shape_text(config));
+    report(config.name() + " alone", good ? "" : "failed in a process of its own");
+  }
+  std::printf("%zu configurations alone\n", candidates.size());
+}
 
 void check_products(const cuda::Device& device) {
   std::map<std::string, std::string> sources;
@@ -99,8 +153,13 @@ void check_products(const cuda::Device& device) {
         const auto candidates = cuda::gemm_candidates(problem, device.facts());
         if (candidates.feasible.empty()) report(problem.describe(), "no configuration is feasible");
         for (const auto& candidate : candidates.feasible) {
-          const Sm90Gemm gemm(problem, candidate.config, device);
-          report(fmt::format("{} {}", data.describe(), candidate.config.name()), data.check(gemm));
+          if (!usable(candidate.config)) continue;  // counted as failed by check_alone()
+          const std::string what = fmt::format("{} {}", data.describe(), candidate.config.name());
+          try {
+            report(what, data.check(Sm90Gemm(problem, candidate.config, device)));
+          } catch (const Error& error) {  // the GPU is lost to this process
+            throw Error(error.code(), fmt::format("{}: {}", what, error.what()));
+          }
           worst = std::max(worst, data.worst());
           ++count;
         }
@@ -198,7 +257,7 @@ std::vector<codegen::GemmConfig> first_configs(const cuda::Device& device, std::
   problem.steps = down ? kResidual : kGelu;
   std::vector<codegen::GemmConfig> configs;
   for (const auto& candidate : cuda::gemm_candidates(problem, device.facts()).feasible)
-    if (configs.size() < count) configs.push_back(candidate.config);
+    if (configs.size() < count && usable(candidate.config)) configs.push_back(candidate.config);
   return configs;
 }
 
@@ -208,6 +267,9 @@ void check_chain(const cuda::Device& device) {
     const auto ups = first_configs(device, rows, false, kPairs);
     const auto downs = first_configs(device, rows, true, kPairs);
     for (std::size_t i = 0; i < std::min(ups.size(), downs.size()); ++i) {
+      std::printf("    chain of %ld rows: %s, %s\n", static_cast<long>(rows),
+                  ups[i].shape().c_str(), downs[i].shape().c_str());
+      std::fflush(stdout);
       const Chain chain(device, rows, &ups[i], &downs[i]);
       chain.reset();
       chain.launch(nullptr, true);
@@ -313,6 +375,7 @@ int main(int argc, char** argv) {
       {"refusals", check_refusals},
       {"products", check_products}};
   std::string gpu = "no GPU";
+  if (argc == 1 || std::strcmp(argv[1], "alone") == 0) check_alone();
   for (const auto& [name, check] : checks) {
     bool wanted = argc == 1;
     for (int i = 1; i < argc; ++i) wanted |= std::strcmp(argv[i], name) == 0;

@@ -59,7 +59,7 @@ struct GemmSizes : Config {
   static constexpr int kBiasOffset = kReceiveOffset + kReceives * kReceiveBytes;
   static constexpr int kBarrierOffset = kBiasOffset + kBiasSlots * kBiasBytes;
   static constexpr int kResidualBarriers = Config::kResidual ? kWarps * Config::kRing : 0;
-  static constexpr int kReceiveBarriers = kPartners > 1 ? kWarps : 0;
+  static constexpr int kReceiveBarriers = Config::kClusterK > 1 ? kWarps : 0;
   static constexpr int kNumBarriers =
       2 * Config::kStages + 2 * kBiasSlots + kResidualBarriers + kReceiveBarriers;
   static constexpr int kSharedBytes = kBarrierOffset + 8 * kNumBarriers;

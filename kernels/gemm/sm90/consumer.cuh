@@ -123,44 +123,64 @@ class GemmConsumer {
   /// others finish this warp's.
   __device__ __forceinline__ bool gather(float (&accumulators)[D::kAccumulators]) const {
     constexpr int kGroups = D::kSplitGroups ? D::kGroups : 1;
-    const int lane = static_cast<int>(threadIdx.x) & 31, row_warp = warp_ & 3;
-    const int self = static_cast<int>(ptx::cluster_rank()) * kGroups + (D::kSplitGroups ? group_ : 0);
+    const int row_warp = warp_ & 3, group = D::kSplitGroups ? group_ : 0;
     const int owner = row_warp / D::kOwnWarps;
-    // Where a block receives for a warpgroup: one area a warp it finishes and partner it hears.
-    const auto area = [&](int group, int source) {
-      return D::kReceiveOffset +
-             ((group * D::kOwnWarps + row_warp % D::kOwnWarps) * (D::kPartners - 1) + source) *
-                 D::kReceiveBytes +
-             lane * 16;
-    };
-    constexpr int kPieces = D::kAccumulators / 4;
-    if constexpr (D::kClusterK > 1) ptx::cluster_wait();  // the others' barriers are ready
+    int self = group;
+    if constexpr (D::kClusterK > 1) {
+      self += static_cast<int>(ptx::cluster_rank()) * kGroups;
+      ptx::cluster_wait();  // the others' barriers are ready
+    }
     if (owner != self) {
-      const int group = owner % kGroups;
-      u32 address = base_ + area(group, self < owner ? self : self - 1);
-      u32 barrier = barriers_.receive(group * 4 + row_warp);
-      if constexpr (D::kClusterK > 1) {
-        address = ptx::address_in_block(address, owner / kGroups);
-        barrier = ptx::address_in_block(barrier, owner / kGroups);
-      }
-#pragma unroll
-      for (int i = 0; i < kPieces; ++i)
-        ptx::store_async(address + i * 512, accumulators[4 * i], accumulators[4 * i + 1],
-                         accumulators[4 * i + 2], accumulators[4 * i + 3], barrier);
+      send(accumulators, owner / kGroups, area(owner % kGroups, self < owner ? self : self - 1),
+           owner % kGroups);
       return false;
     }
-    ptx::wait(barriers_.receive(warp_), 0);
+    if constexpr (D::kClusterK > 1)
+      ptx::wait(barriers_.receive(warp_), 0);
+    else
+      ptx::sync_some(1 + row_warp, 64);
 #pragma unroll
     for (int source = 0; source < D::kPartners - 1; ++source) {
-      const float4* part = reinterpret_cast<const float4*>(shared_ + area(D::kSplitGroups ? group_ : 0, source));
+      const float4* part = reinterpret_cast<const float4*>(shared_ + area(group, source));
 #pragma unroll
-      for (int i = 0; i < kPieces; ++i) {
+      for (int i = 0; i < D::kAccumulators / 4; ++i) {
         const float4 values = part[i * 32];
         accumulators[4 * i] += values.x, accumulators[4 * i + 1] += values.y;
         accumulators[4 * i + 2] += values.z, accumulators[4 * i + 3] += values.w;
       }
     }
     return true;
+  }
+
+  /// Where a block receives, for this warp's rows and its warpgroup `group`, what partner number
+  /// `source` (itself left out) sends: offset of this lane's first four values.
+  __device__ __forceinline__ int area(int group, int source) const {
+    const int own = group * D::kOwnWarps + (warp_ & 3) % D::kOwnWarps;
+    return D::kReceiveOffset + (own * (D::kPartners - 1) + source) * D::kReceiveBytes +
+           (static_cast<int>(threadIdx.x) & 31) * 16;
+  }
+
+  /// To another block the stores themselves complete the barrier of the warp that waits; in the same
+  /// block the two warps meet.
+  __device__ __forceinline__ void send(const float (&accumulators)[D::kAccumulators], int block,
+                                       int offset, int group) const {
+    constexpr int kPieces = D::kAccumulators / 4;
+    if constexpr (D::kClusterK > 1) {
+      const u32 address = ptx::address_in_block(base_ + offset, block);
+      const u32 barrier =
+          ptx::address_in_block(barriers_.receive(group * 4 + (warp_ & 3)), block);
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i)
+        ptx::store_async(address + i * 512, accumulators[4 * i], accumulators[4 * i + 1],
+                         accumulators[4 * i + 2], accumulators[4 * i + 3], barrier);
+    } else {
+      float4* part = reinterpret_cast<float4*>(shared_ + offset);
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i)
+        part[i * 32] = make_float4(accumulators[4 * i], accumulators[4 * i + 1],
+                                   accumulators[4 * i + 2], accumulators[4 * i + 3]);
+      ptx::sync_some(1 + (warp_ & 3), 64);
+    }
   }
 
   const GemmParams& params_;

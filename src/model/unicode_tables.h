@@ -31,4 +31,12 @@ extern const std::size_t kCombiningSize;
 extern const LowerRange kLower[];  ///< all but U+0130, the only one that becomes two code points
 extern const std::size_t kLowerSize;
 
+// Of byte-level BPE (bpe_tables.cc).
+extern const CodePointRange kLetters[];  ///< \p{L} of its patterns
+extern const std::size_t kLettersSize;
+extern const CodePointRange kNumbers[];  ///< \p{N}
+extern const std::size_t kNumbersSize;
+extern const CodePointRange kNewNumbers[];  ///< numeric for the step "Digits" alone
+extern const std::size_t kNewNumbersSize;
+
 }  // namespace stof::model

@@ -6,49 +6,6 @@
 #include "model/unicode.h"
 
 namespace stof::model {
-void WordPiece::AddedSet::add(std::u32string content, const AddedToken* token) {
-  if (content.empty()) return;
-  const auto insert_sorted = [](auto& list, auto value, auto less) {
-    const auto at = std::lower_bound(list.begin(), list.end(), value, less);
-    if (at == list.end() || *at != value) list.insert(at, value);
-  };
-  insert_sorted(lengths, content.size(), std::greater<>());
-  insert_sorted(first_letters, content[0], std::less<>());
-  by_content.insert_or_assign(std::move(content), token);
-}
-
-template <class TextPiece, class TokenPiece>
-void WordPiece::AddedSet::split(std::u32string_view text, TextPiece text_piece,
-                                TokenPiece token_piece) const {
-  std::size_t done = 0;  // everything before is handed out
-  std::size_t at = 0;
-  const auto match_at = [&](std::size_t i) -> std::pair<const AddedToken*, std::size_t> {
-    if (!std::binary_search(first_letters.begin(), first_letters.end(), text[i])) return {};
-    for (const std::size_t length : lengths) {
-      if (length > text.size() - i) continue;
-      const auto found = by_content.find(std::u32string(text.substr(i, length)));
-      if (found != by_content.end()) return {found->second, length};
-    }
-    return {};
-  };
-  while (at < text.size()) {
-    const auto [token, length] = match_at(at);
-    if (token == nullptr) {
-      ++at;
-      continue;
-    }
-    std::size_t begin = at, end = at + length;
-    at = end;
-    if (token->lstrip)
-      while (begin > done && is_whitespace(text[begin - 1])) --begin;
-    if (token->rstrip)
-      while (end < text.size() && is_whitespace(text[end])) ++end;
-    if (begin > done) text_piece(text.substr(done, begin - done));
-    token_piece(*token);
-    done = end;
-  }
-  if (done < text.size()) text_piece(text.substr(done));
-}
 
 WordPiece::WordPiece(WordPieceSpec spec, const std::string& where) : spec_(std::move(spec)) {
   for (const auto& [content, id] : spec_.vocab) {

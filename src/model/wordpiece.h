@@ -8,18 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/added_tokens.h"
 #include "model/bert_normalizer.h"
 
 namespace stof::model {
-
-/// A token that is found in the text as it stands, before any word is split ("[MASK]").
-struct AddedToken {
-  std::string content;
-  std::int32_t id = 0;
-  bool lstrip = false;      ///< swallows the whitespace before it
-  bool rstrip = false;      ///< and after it
-  bool normalized = false;  ///< is searched in the normalised text, itself normalised
-};
 
 /// All that tokenizer.json or vocab.txt say.
 struct WordPieceSpec {
@@ -68,18 +60,6 @@ class WordPiece {
   }
 
  private:
-  /// Added tokens of one kind, found in a text leftmost and longest first.
-  struct AddedSet {
-    std::unordered_map<std::u32string, const AddedToken*> by_content;
-    std::vector<std::size_t> lengths;  ///< distinct, descending
-    std::u32string first_letters;      ///< distinct, ascending
-
-    void add(std::u32string content, const AddedToken* token);
-    /// Calls text_piece(view) and token_piece(const AddedToken&) in the order of the text.
-    template <class TextPiece, class TokenPiece>
-    void split(std::u32string_view text, TextPiece text_piece, TokenPiece token_piece) const;
-  };
-
   void add_token(const std::string& content, std::int32_t id, const std::string& where);
   void encode_words(std::u32string_view normalized, std::size_t limit,
                     std::vector<std::int32_t>& ids) const;
@@ -93,7 +73,7 @@ class WordPiece {
   std::int64_t num_ids_ = 0;
   std::size_t longest_token_ = 0;  ///< bytes
   std::int32_t unk_id_ = 0;
-  AddedSet raw_added_, normalized_added_;
+  AddedTokens raw_added_, normalized_added_;
 };
 
 }  // namespace stof::model

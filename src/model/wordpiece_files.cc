@@ -2,25 +2,19 @@
 // refused by name: a setting passed over would give other ids.
 
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <utility>
 
 #include "core/check.h"
 #include "core/file.h"
 #include "model/json_fields.h"
+#include "model/tokenizer_fields.h"
 #include "model/wordpiece.h"
 
 namespace stof::model {
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;  // the largest known are 20 MB
-constexpr std::int64_t kMaxId = std::numeric_limits<std::int32_t>::max() - 1;
 /// Model limits above this mean "none" (transformers writes 1e30).
 constexpr double kNoLimit = 1e9;
-
-void require_type(const JsonFields& fields, const char* type) {
-  if (fields.string("type") != type) fields.refuse("type", fmt::format("\"{}\"", type));
-}
 
 BertNormalizer read_normalizer(const JsonFields& root) {
   if (!root.has("normalizer")) return {false, false, false, false};
@@ -38,65 +32,16 @@ void read_model(const JsonFields& fields, WordPieceSpec& spec) {
   if (fields.string("type", "WordPiece") != "WordPiece") fields.refuse("type", "\"WordPiece\"");
   spec.unk_token = fields.string("unk_token", "[UNK]");
   spec.continuing_prefix = fields.string("continuing_subword_prefix", "##");
-  spec.max_chars_per_word = fields.integer("max_input_chars_per_word", 0, kMaxId, 100);
-  const Json* vocab = fields.find("vocab");
-  if (vocab == nullptr || !vocab->is_object()) fields.fail("vocab", "an object of token: id");
-  spec.vocab.reserve(vocab->size());
-  for (const auto& [token, id] : vocab->items()) {
-    STOF_CHECK(id.is_number_unsigned() && id <= kMaxId, kCorrupt,
-               "{}: vocab: token \"{}\": expected an id, got {}", fields.where(), token, brief(id));
-    spec.vocab.emplace(token, id.get<std::int32_t>());
-  }
-}
-
-void read_added_tokens(const JsonFields& root, WordPieceSpec& spec) {
-  if (!root.has("added_tokens")) return;
-  for (const Json& entry : root.array("added_tokens")) {
-    const JsonFields fields(entry, root.where() + ": added_tokens");
-    if (fields.boolean("single_word", false)) fields.refuse("single_word", "false");
-    AddedToken token;
-    token.content = fields.string("content");
-    token.id = static_cast<std::int32_t>(fields.integer("id", 0, kMaxId));
-    token.lstrip = fields.boolean("lstrip", false);
-    token.rstrip = fields.boolean("rstrip", false);
-    token.normalized = fields.boolean("normalized", !fields.boolean("special", false));
-    const auto known = spec.vocab.find(token.content);
-    if (known != spec.vocab.end() && known->second != token.id)
-      fields.fail("id",
-                  fmt::format("{}, the vocabulary's id of \"{}\"", known->second, token.content));
-    spec.added.push_back(std::move(token));
-  }
+  spec.max_chars_per_word = fields.integer("max_input_chars_per_word", 0, kMaxTokenId, 100);
+  spec.vocab = read_vocabulary(fields);
 }
 
 /// BertProcessing: "sep" and "cls" are pairs [token, id].
 std::int32_t read_token_pair(const JsonFields& fields, const char* name) {
   const Json& pair = fields.array(name);
-  if (pair.size() != 2 || !pair[1].is_number_unsigned() || pair[1] > kMaxId)
+  if (pair.size() != 2 || !pair[1].is_number_unsigned() || pair[1] > kMaxTokenId)
     fields.fail(name, "a token and its id");
   return pair[1].get<std::int32_t>();
-}
-
-void read_template(const JsonFields& fields, WordPieceSpec& spec) {
-  bool past_text = false;
-  for (const Json& entry : fields.array("single")) {
-    const JsonFields item(entry, fields.where() + ": single");
-    const bool is_text = item.has("Sequence");
-    const JsonFields piece = item.object(is_text ? "Sequence" : "SpecialToken");
-    const std::string id = piece.string("id");
-    // Segment 1 marks the second text of a pair; stof reads single texts.
-    if (piece.integer("type_id", 0, kMaxId, 0) != 0) piece.refuse("type_id", "0");
-    if (is_text) {
-      if (past_text || id != "A") piece.refuse("id", "\"A\", once");
-      past_text = true;
-      continue;
-    }
-    const JsonFields token = fields.object("special_tokens").object(id.c_str());
-    for (const Json& value : token.array("ids")) {
-      if (!value.is_number_unsigned() || value > kMaxId) token.fail("ids", "a list of token ids");
-      (past_text ? spec.after : spec.before).push_back(value.get<std::int32_t>());
-    }
-  }
-  if (!past_text) fields.fail("single", "a list with the sequence \"A\"");
 }
 
 void read_post_processor(const JsonFields& root, WordPieceSpec& spec) {
@@ -107,7 +52,9 @@ void read_post_processor(const JsonFields& root, WordPieceSpec& spec) {
     spec.before = {read_token_pair(fields, "cls")};
     spec.after = {read_token_pair(fields, "sep")};
   } else if (type == "TemplateProcessing") {
-    read_template(fields, spec);
+    TextFrame frame = read_template(fields);
+    spec.before = std::move(frame.before);
+    spec.after = std::move(frame.after);
   } else {
     fields.refuse("type", "\"TemplateProcessing\" or \"BertProcessing\"");
   }
@@ -143,23 +90,18 @@ void require_agreement(const JsonFields& config, const char* name, bool value) {
 WordPieceSpec parse_tokenizer_json(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
   const JsonFields root(json, file);
-  static constexpr std::array<std::string_view, 9> kKnown = {
-      "version",       "truncation",     "padding", "added_tokens", "normalizer",
-      "pre_tokenizer", "post_processor", "decoder", "model"};
-  for (const auto& [name, value] : json.items())
-    if (std::find(kKnown.begin(), kKnown.end(), name) == kKnown.end())
-      root.refuse(name.c_str(), "no field of this name");
+  refuse_unknown_fields(root, json);
   WordPieceSpec spec;
   read_model(root.object("model"), spec);
   spec.normalizer = read_normalizer(root);
   require_type(root.object("pre_tokenizer"), "BertPreTokenizer");
-  read_added_tokens(root, spec);
+  spec.added = read_added_tokens(root, spec.vocab);
   read_post_processor(root, spec);
   if (root.has("truncation")) {
     const JsonFields truncation = root.object("truncation");
     if (truncation.string("direction", "Right") != "Right")
       truncation.refuse("direction", "\"Right\"");
-    spec.max_tokens = truncation.integer("max_length", 1, kMaxId);
+    spec.max_tokens = truncation.integer("max_length", 1, kMaxTokenId);
   }
   return spec;
 }
@@ -174,7 +116,7 @@ WordPieceSpec parse_vocab_txt(std::string_view text, const std::string& file,
     const std::size_t newline = std::min(text.find('\n', begin), text.size());
     std::string_view line = text.substr(begin, newline - begin);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    STOF_CHECK(id <= kMaxId, kCorrupt, "{}: expected at most {} tokens", file, kMaxId);
+    STOF_CHECK(id <= kMaxTokenId, kCorrupt, "{}: expected at most {} tokens", file, kMaxTokenId);
     // A token listed twice has the later id, as in the original.
     spec.vocab.insert_or_assign(std::string(line), static_cast<std::int32_t>(id));
     begin = newline + 1;
@@ -208,9 +150,10 @@ WordPieceSpec load_wordpiece(const std::string& folder) {
   const std::string vocab_path = folder + "/vocab.txt";
   const std::string config_path = folder + "/tokenizer_config.json";
   const std::string config_text =
-      file_exists(config_path) ? read_text_file(config_path, kMaxFileBytes) : "{}";
+      file_exists(config_path) ? read_text_file(config_path, kMaxTokenizerBytes) : "{}";
   if (file_exists(json_path)) {
-    WordPieceSpec spec = parse_tokenizer_json(read_text_file(json_path, kMaxFileBytes), json_path);
+    WordPieceSpec spec =
+        parse_tokenizer_json(read_text_file(json_path, kMaxTokenizerBytes), json_path);
     const Json json = parse_json(config_text, config_path);
     const JsonFields config(json, config_path);
     require_agreement(config, "do_lower_case", spec.normalizer.lowercase);
@@ -223,7 +166,7 @@ WordPieceSpec load_wordpiece(const std::string& folder) {
              "{}: expected tokenizer.json or vocab.txt, got neither; is this the folder of a BERT "
              "checkpoint?",
              folder);
-  return parse_vocab_txt(read_text_file(vocab_path, kMaxFileBytes), vocab_path, config_text,
+  return parse_vocab_txt(read_text_file(vocab_path, kMaxTokenizerBytes), vocab_path, config_text,
                          config_path);
 }
 

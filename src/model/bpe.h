@@ -1,0 +1,88 @@
+#pragma once
+// Byte-level byte pair encoding (Radford et al. 2019, "Language Models are Unsupervised Multitask
+// Learners", section 2.2): ids equal to those of the Hugging Face tokenizers.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "model/added_tokens.h"
+#include "model/bpe_split.h"
+#include "model/json_fields.h"
+#include "model/tokenizer_fields.h"
+
+namespace stof::model {
+
+/// All that tokenizer.json or the metadata of a GGUF file say. Tokens are spelled as in those
+/// files, where a printable character stands for each byte ("Ġthe" for " the").
+struct BpeSpec {
+  Vocabulary vocab;
+  std::vector<std::pair<std::string, std::string>> merges;  ///< the first is merged first
+  BpeSplit split = BpeSplit::kGpt2;
+  bool normalize_nfc = false;     ///< canonical composition first
+  bool add_prefix_space = false;  ///< a text is given a leading space unless it has one
+  bool ignore_merges = false;     ///< a word that is a token is that token, whatever the merges say
+  std::string unk_token;          ///< for bytes without a token; empty: such bytes are dropped
+  std::vector<AddedToken> added;
+  TextFrame frame;
+};
+
+/// Reads folder/tokenizer.json. Throws NotFound, Corrupt, or Unsupported naming the setting that is
+/// not understood.
+BpeSpec load_bpe(const std::string& folder);
+BpeSpec parse_bpe_json(std::string_view text, const std::string& file);
+/// From the keys "tokenizer.ggml..." of a GGUF file's metadata (gguf_settings() makes the object).
+BpeSpec read_gguf_bpe(const JsonFields& metadata);
+
+/// Immutable; safe from several threads.
+class Bpe {
+ public:
+  /// Throws Corrupt, starting with `where`, when two tokens have one id, a merge is of or gives
+  /// what is no token, or a token the settings name is not in the vocabulary.
+  Bpe(BpeSpec spec, const std::string& where);
+  Bpe(Bpe&&) = default;
+  Bpe(const Bpe&) = delete;
+  Bpe& operator=(const Bpe&) = delete;
+
+  /// Ids of the text with what stands before and behind every text (BOS). Added tokens are found in
+  /// the text. Throws InvalidArgument naming the first byte that is not UTF-8.
+  std::vector<std::int32_t> encode(std::string_view text) const;
+
+  /// The bytes an id stands for; part of a character perhaps: Utf8Stream joins them. Throws
+  /// InvalidArgument on an id that no token has.
+  const std::string& bytes(std::int32_t id) const;
+  /// Whether the token steers the model and is no part of the text.
+  bool is_special(std::int32_t id) const;
+  /// The id of a token as it is spelled in the files, or -1.
+  std::int32_t find(const std::string& token) const;
+  /// The text of the ids, without special tokens; what is not UTF-8 becomes U+FFFD.
+  std::string decode(std::span<const std::int32_t> ids) const;
+
+  /// Largest id + 1.
+  std::int64_t num_ids() const { return static_cast<std::int64_t>(tokens_.size()); }
+
+ private:
+  struct Merge {
+    std::int32_t rank, id;
+  };
+  struct Token {
+    std::string bytes;
+    bool known = false, special = false;
+  };
+  void add_token(const std::string& content, std::int32_t id, const std::string& where);
+  void encode_text(std::u32string_view text, std::vector<std::int32_t>& ids) const;
+  void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+  void merge_word(std::vector<std::int32_t>& symbols) const;
+
+  BpeSpec spec_;
+  std::vector<Token> tokens_;                        ///< by id
+  std::vector<std::int32_t> byte_ids_;               ///< of each byte; -1: no token
+  std::unordered_map<std::uint64_t, Merge> merges_;  ///< by both ids
+  AddedTokens raw_added_, normalized_added_;
+};
+
+}  // namespace stof::model

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 
 #include "fusion/choice.h"
+#include "fusion/cost.h"
+#include "fusion/initial.h"
 #include "model/bert_graph.h"
 #include "stof/error.h"
 
@@ -151,6 +154,176 @@ TEST(Decode, RefusesASchemeOfAnotherSizeOrAnIllegalOne) {
                 decode(graph, Scheme::from_sizes({3, 11}));
               }),
               AllOf(HasSubstr("layer.0.attention"), HasSubstr("attention_alone")));
+}
+
+// --- hashes -------------------------------------------------------------------------------------
+
+/// All that plays a part in a hash, each of which a test changes singly, and what does not.
+struct Settings {
+  std::int64_t rows = 6, in = 8, out = 16;
+  DType dtype = DType::kBFloat16, vectors = kF32;
+  graph::Activation activation = graph::Activation::kGeluErf;
+  double epsilon = 1e-5, scale = 0, theta = 1e4;
+  std::int64_t heads = 2, kv_heads = 1, head_dim = 4;
+  graph::Pooling pooling = graph::Pooling::kMean;
+  std::int64_t query_column = 0;
+  bool rms = false, gate = false, weight_is_input = false, in_place = false, sum_is_result = false;
+
+  std::string name;        ///< of everything
+  bool other_ids = false;  ///< values and operators in front
+};
+
+/// Hashes of: product with bias and activation, residual and norm, rope, attention, head store,
+/// pooling.
+std::vector<Fingerprint> hashes(const Settings& s) {
+  GraphBuilder b;
+  if (s.other_ids)
+    b.mark_live_out(
+        b.activation("before", b.input("early", kF32, {3, 3}), graph::Activation::kRelu));
+  const auto named = [&](const char* name) { return s.name + name; };
+  const ValueId x = b.input(named("x"), s.dtype, {s.rows, s.in});
+  const ValueId w = s.weight_is_input ? b.input(named("w"), s.dtype, {s.out, s.in})
+                                      : b.weight(named("w"), s.dtype, {s.out, s.in});
+  const ValueId v = b.weight(named("v"), s.vectors, {s.out});
+  const ValueId other = b.input(named("other"), s.dtype, {s.rows, s.out});
+  const OperatorId first = s.other_ids ? 1 : 0;
+  const ValueId m = b.bias(named("bias"), b.matmul(named("m"), x, w), v);
+  const ValueId a = b.activation(named("a"), m, s.activation);
+  const ValueId r = s.gate ? b.multiply(named("r"), a, other) : b.add(named("r"), a, other);
+  const ValueId n = s.rms ? b.rms_norm(named("n"), r, v, s.epsilon)
+                          : b.layer_norm(named("n"), r, v, v, s.epsilon);
+  if (s.in_place) b.overwrite(n, other);
+  if (s.sum_is_result) b.mark_live_out(r);
+  const ValueId positions = b.input(named("positions"), DType::kInt32, {s.rows});
+  const ValueId turned =
+      b.rope(named("rope"), n, positions, s.heads, s.kv_heads, s.head_dim, s.theta);
+  const ValueId wide = b.input(named("wide"), s.dtype, {s.rows, 64});
+  const auto part = [&](const char* name, std::int64_t column, std::int64_t count) {
+    return b.columns(named(name), wide, column, count * s.head_dim);
+  };
+  const ValueId context =
+      b.attention(named("attention"), part("q", s.query_column, s.heads), part("k", 24, s.kv_heads),
+                  part("value", 40, s.kv_heads), s.heads, s.kv_heads, s.head_dim, s.scale);
+  b.mark_live_out(b.head_store(named("apart"), context, s.heads, s.head_dim));
+  const ValueId offsets = b.input(named("offsets"), DType::kInt32, {3});
+  b.mark_live_out(b.pool(named("pooled"), turned, offsets, s.pooling));
+  const Graph graph = b.build();
+  std::vector<Fingerprint> hashes;
+  for (const auto& [from, to] : {std::pair(0, 2), {3, 4}, {5, 5}, {6, 6}, {7, 7}, {8, 8}})
+    hashes.push_back(segment_hash(graph, make_segment(graph, first + from, first + to)));
+  return hashes;
+}
+
+TEST(SegmentHash, ChangesWithEachThingThatCounts) {
+  struct Change {
+    const char* what;
+    std::set<int> changed;  ///< which of the segments
+    std::function<void(Settings&)> apply;
+  };
+  const std::set<int> kAll = {0, 1, 2, 3, 4, 5};
+  const std::vector<Change> changes = {
+      {"rows", kAll, [](Settings& s) { s.rows = 7; }},
+      {"in", {0}, [](Settings& s) { s.in = 9; }},
+      {"dtype", kAll, [](Settings& s) { s.dtype = DType::kFloat16; }},
+      {"vectors", {0, 1}, [](Settings& s) { s.vectors = s.dtype; }},
+      {"activation", {0}, [](Settings& s) { s.activation = graph::Activation::kGeluTanh; }},
+      {"epsilon", {1}, [](Settings& s) { s.epsilon = 1e-6; }},
+      {"theta", {2}, [](Settings& s) { s.theta = 5e5; }},
+      {"scale", {3}, [](Settings& s) { s.scale = 0.25; }},
+      {"view's column", {3}, [](Settings& s) { s.query_column = 8; }},
+      {"pooling", {5}, [](Settings& s) { s.pooling = graph::Pooling::kCls; }},
+      {"norm", {1}, [](Settings& s) { s.rms = true; }},
+      {"operator", {1}, [](Settings& s) { s.gate = true; }},
+      {"weight that is none", {0}, [](Settings& s) { s.weight_is_input = true; }},
+      {"in place", {1, 2}, [](Settings& s) { s.in_place = true; }},
+      {"stored sum", {1}, [](Settings& s) { s.sum_is_result = true; }},
+      {"heads", {2, 3, 4}, [](Settings& s) { s.heads = 4, s.kv_heads = 2, s.head_dim = 2; }},
+  };
+  const std::vector<Fingerprint> usual = hashes({});
+  for (const Change& change : changes) {
+    Settings settings;
+    change.apply(settings);
+    const std::vector<Fingerprint> found = hashes(settings);
+    for (int i = 0; i < 6; ++i)
+      EXPECT_EQ(found[static_cast<std::size_t>(i)] != usual[static_cast<std::size_t>(i)],
+                change.changed.contains(i))
+          << change.what << ", segment " << i;
+  }
+}
+
+TEST(SegmentHash, IgnoresNamesAndIds) {
+  Settings named, moved;
+  named.name = "another.";
+  moved.other_ids = true;
+  EXPECT_EQ(hashes(named), hashes({}));
+  EXPECT_EQ(hashes(moved), hashes({}));
+}
+
+TEST(SegmentHash, TellsValuesApartThatAreEqualInShape) {
+  // gamma and beta apart, or one vector for both; a + b, or a + a.
+  const auto hash = [](bool same) {
+    GraphBuilder b;
+    const ValueId x = b.input("x", kF32, {4, 8}), y = b.input("y", kF32, {4, 8});
+    b.mark_live_out(b.add("sum", x, same ? x : y));
+    const Graph graph = b.build();
+    return segment_hash(graph, make_segment(graph, 0, 0));
+  };
+  EXPECT_NE(hash(true), hash(false));
+}
+
+// --- initial scheme and cost --------------------------------------------------------------------
+
+TEST(InitialScheme, FusesWhatSavesMostOfBert) {
+  model::BertConfig config = tiny_config();
+  const Graph graph = model::build_bert_graph(config, 40, DType::kBFloat16);
+  EXPECT_EQ(initial_scheme(graph), Scheme::from_sizes({2, 1, 1, 3, 3, 1, 3}));
+  const auto frequent = frequent_segments(graph);
+  EXPECT_GT(frequent.size(), 10u);
+  EXPECT_EQ(graph.op(frequent[0].first).op, graph::Op::kMatmul);
+  bool twice_a_layer = false;  // bias, add, layer_norm
+  for (const FrequentSegment& segment : frequent) {
+    EXPECT_EQ(segment.count % 2, 0);
+    if (segment.count != 4) continue;
+    twice_a_layer = twice_a_layer || segment.last - segment.first == 2;
+  }
+  EXPECT_TRUE(twice_a_layer);
+  // Few rows: the two products of the feed-forward part as one.
+  const Graph small = model::build_bert_graph(config, 16, DType::kBFloat16);
+  InitialRules rules;
+  rules.chain_rows = 16;
+  EXPECT_EQ(initial_scheme(small, {}, rules).text(), Scheme::from_sizes({2, 1, 1, 3, 6, 1}).text());
+  EXPECT_EQ(initial_scheme(graph, {}, rules), initial_scheme(graph));
+  EXPECT_EQ(initial_scheme(small), initial_scheme(graph));
+}
+
+TEST(Cost, CountsTilesWavesAndWhatMustBeMoved) {
+  model::BertConfig config = tiny_config();
+  config.hidden_size = 768;
+  config.num_heads = 12;
+  config.intermediate_size = 3072;
+  const Graph graph = model::build_bert_graph(config, 4096, DType::kBFloat16);
+  const auto segments = decode(graph, initial_scheme(graph));
+  const MachineFacts facts = h200_facts();
+  const Segment& qkv = segments[1];
+  const SegmentCost cost = predict(graph, qkv, facts, {128, 192, 64, 1});
+  EXPECT_EQ(cost.tiles, 32 * 12);
+  EXPECT_EQ(cost.waves, 3);
+  EXPECT_DOUBLE_EQ(cost.flops, 2.0 * 4096 * 768 * 2304);
+  EXPECT_DOUBLE_EQ(cost.bytes, 2.0 * (4096.0 * 768 + 2304 * 768 + 2304 + 4096.0 * 2304));
+  // bench/results and docs/gpu.md: a product of this shape takes 20 to 25 us.
+  EXPECT_GT(cost.microseconds, 18);
+  EXPECT_LT(cost.microseconds, 28);
+  EXPECT_LE(predict(graph, qkv, facts).microseconds, cost.microseconds);
+  // Fusing never adds to the sum of its parts.
+  const SegmentCost fused = predict(graph, segments, facts);
+  const auto separate = decode(graph, Scheme::separate(14));
+  const SegmentCost apart = predict(graph, separate, facts);
+  EXPECT_LT(fused.microseconds, apart.microseconds);
+  EXPECT_LT(fused.bytes, apart.bytes);
+  EXPECT_EQ(apart.launches, 1 + 2 * 14);
+  EXPECT_THAT(cost.text(), HasSubstr("384 tiles in 3 waves, 14.5 GFLOP"));
+  EXPECT_THROW(predict(graph, qkv, facts, {0, 1, 1, 1}), Error);
+  EXPECT_THROW(predict(graph, qkv, MachineFacts{}), Error);
 }
 
 }  // namespace

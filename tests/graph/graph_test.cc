@@ -5,6 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+
 #include "model/bert_graph.h"
 #include "stof/error.h"
 
@@ -47,6 +51,267 @@ TEST(Graph, HasBertsOperatorsInTheirOrder) {
   const Value& result = graph.value(graph.live_outs().at(0));
   EXPECT_EQ(result.name, "layer.1.output_norm");
   EXPECT_EQ(result.shape, Dims({5, 8}));
+}
+
+// --- building -----------------------------------------------------------------------------------
+
+struct Parts : GraphBuilder {
+  ValueId x = input("x", kF32, {6, 8});
+  ValueId half = input("half", DType::kFloat16, {6, 8});
+  ValueId ids = input("ids", DType::kInt32, {6});
+  ValueId square = weight("square", kF32, {8, 8});
+  ValueId vector = weight("vector", kF32, {8});
+  ValueId narrow = weight("narrow", kF32, {7});
+};
+
+template <class Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(GraphBuilder, InfersShapesAndTypes) {
+  Parts p;
+  const ValueId w = p.weight("w", kF32, {24, 8});
+  const ValueId qkv = p.matmul("qkv", p.x, w);
+  const ValueId q = p.columns("q", qkv, 0, 8), k = p.columns("k", qkv, 8, 4);
+  const ValueId v = p.columns("v", qkv, 12, 4);
+  const ValueId a = p.attention("a", q, k, v, 4, 2, 2, 0.5);
+  const ValueId apart = p.head_store("apart", a, 4, 2);
+  const ValueId flat = p.reshape("flat", apart, {8, 6});
+  const ValueId table = p.weight("table", DType::kBFloat16, {11, 5});
+  const ValueId e = p.embedding("e", p.ids, table);
+  const ValueId offsets = p.input("offsets", DType::kInt32, {4});
+  const ValueId pooled = p.pool("pooled", e, offsets, Pooling::kMax);
+  p.mark_live_out(pooled);
+  p.mark_live_out(flat);
+  const Graph graph = p.build();
+  EXPECT_EQ(graph.value(qkv).shape, Dims({6, 24}));
+  EXPECT_EQ(graph.value(a).shape, Dims({6, 8}));
+  EXPECT_EQ(graph.value(apart).shape, Dims({4, 6, 2}));
+  EXPECT_EQ(graph.value(flat).shape, Dims({8, 6}));
+  EXPECT_EQ(graph.value(e).shape, Dims({6, 5}));
+  EXPECT_EQ(graph.value(e).dtype, DType::kBFloat16);
+  EXPECT_EQ(graph.value(pooled).shape, Dims({3, 5}));
+  EXPECT_THAT(graph.value(qkv).consumers, ElementsAre(1));
+  EXPECT_EQ(graph.storage(v), qkv);
+  EXPECT_THAT(graph.live_outs(), ElementsAre(flat, pooled));
+  EXPECT_EQ(graph.num_layers(), 0);
+  EXPECT_EQ(graph.op(1).attributes.scale, 0.5);
+}
+
+TEST(GraphBuilder, RefusesWhatDoesNotFitNamingOperatorAndValue) {
+  struct Case {
+    const char* value;
+    std::function<ValueId(Parts&)> make;
+  };
+  const ValueId kNothing = 999;
+  const std::vector<Case> cases = {
+      {"\"vector\"", [](Parts& p) { return p.matmul("op", p.x, p.vector); }},
+      {"\"square\"", [](Parts& p) { return p.matmul("op", p.half, p.square); }},
+      {"[out, 8]",
+       [](Parts& p) {
+         return p.matmul("op", p.x, p.weight("w", kF32, {8, 7}));
+       }},
+      {"\"narrow\"", [](Parts& p) { return p.bias("op", p.x, p.narrow); }},
+      {"\"ids\"", [](Parts& p) { return p.bias("op", p.x, p.ids); }},
+      {"activation", [](Parts& p) { return p.activation("op", p.x, Activation::kNone); }},
+      {"\"ids\"", [](Parts& p) { return p.activation("op", p.ids, Activation::kRelu); }},
+      {"\"half\"", [](Parts& p) { return p.add("op", p.x, p.half); }},
+      {"\"square\"", [](Parts& p) { return p.multiply("op", p.x, p.square); }},
+      {"\"narrow\"", [](Parts& p) { return p.layer_norm("op", p.x, p.narrow, p.vector, 0); }},
+      {"\"narrow\"", [](Parts& p) { return p.layer_norm("op", p.x, p.vector, p.narrow, 0); }},
+      {"epsilon", [](Parts& p) { return p.layer_norm("op", p.x, p.vector, p.vector, -1); }},
+      {"epsilon", [](Parts& p) { return p.rms_norm("op", p.x, p.vector, std::nan("")); }},
+      {"\"x\"", [](Parts& p) { return p.rope("op", p.x, p.ids, 2, 2, 4, 1e4); }},
+      {"head_dim", [](Parts& p) { return p.rope("op", p.x, p.ids, 6, 1, 1, 1e4); }},
+      {"rope_theta", [](Parts& p) { return p.rope("op", p.x, p.ids, 2, 1, 2, 0); }},
+      {"\"x\"", [](Parts& p) { return p.rope("op", p.x, p.x, 2, 1, 2, 1e4); }},
+      {"kv_heads", [](Parts& p) { return p.attention("op", p.x, p.x, p.x, 4, 3, 2); }},
+      {"\"x\"", [](Parts& p) { return p.attention("op", p.x, p.x, p.x, 4, 4, 3); }},
+      {"\"half\"", [](Parts& p) { return p.attention("op", p.x, p.half, p.x, 4, 4, 2); }},
+      {"scale", [](Parts& p) { return p.attention("op", p.x, p.x, p.x, 4, 4, 2, -1); }},
+      {"\"x\"", [](Parts& p) { return p.head_store("op", p.x, 3, 3); }},
+      {"\"x\"",
+       [](Parts& p) {
+         return p.reshape("op", p.x, {7, 7});
+       }},
+      {"\"view\"", [](Parts& p) { return p.reshape("op", p.columns("view", p.x, 0, 4), {24}); }},
+      {"\"ids\"", [](Parts& p) { return p.embedding("op", p.ids, p.ids); }},
+      {"\"x\"", [](Parts& p) { return p.embedding("op", p.x, p.square); }},
+      {"inputs", [](Parts& p) { return p.embedding("op", p.ids, p.square, p.ids); }},
+      {"\"half\"", [](Parts& p) { return p.embedding("op", p.ids, p.square, p.ids, p.half); }},
+      {"pooling", [](Parts& p) { return p.pool("op", p.x, p.ids, Pooling::kNone); }},
+      {"\"x\"", [](Parts& p) { return p.pool("op", p.x, p.x, Pooling::kCls); }},
+      {"999", [=](Parts& p) { return p.bias("op", p.x, kNothing); }},
+  };
+  for (const Case& test : cases) {
+    Parts p;
+    EXPECT_THAT(error_of([&] { test.make(p); }), AllOf(HasSubstr("\"op\""), HasSubstr(test.value)))
+        << test.value;
+  }
+  Parts p;
+  EXPECT_THAT(error_of([&] { p.columns("view", p.x, 4, 5); }),
+              AllOf(HasSubstr("\"view\""), HasSubstr("\"x\""), HasSubstr("5 from column 4")));
+  const ValueId view = p.columns("view", p.x, 4, 4);
+  EXPECT_THAT(error_of([&] { p.columns("again", view, 0, 2); }), HasSubstr("\"again\""));
+  EXPECT_THAT(error_of([&] { p.input("none", kF32, {0, 8}); }), HasSubstr("\"none\""));
+}
+
+TEST(GraphBuilder, StampsLayersWithTheirOwnWeights) {
+  Parts p;
+  p.begin_layer(p.x);
+  const ValueId w = p.weight("layer.0.w", kF32, {8, 8});
+  const ValueId m = p.matmul("layer.0.m", p.x, w);
+  const ValueId shared = p.bias("layer.0.b", m, p.vector);  // from outside of the layer
+  const ValueId left = p.columns("layer.0.left", shared, 0, 8);
+  p.end_layer(p.add("layer.0.out", left, p.x));
+  p.mark_live_out(p.stamp_layers(3));
+  const Graph graph = p.build();
+  EXPECT_EQ(graph.num_layers(), 3);
+  EXPECT_EQ(graph.layer_range(2), std::pair(6, 8));
+  EXPECT_THROW(graph.layer_range(3), Error);
+  const Operator& add = graph.op(8);
+  EXPECT_EQ(add.name, "layer.2.out");
+  EXPECT_EQ(add.layer, 2);
+  EXPECT_EQ(graph.value(add.inputs[0]).name, "layer.2.left");
+  EXPECT_EQ(graph.value(add.inputs[1]).name, "layer.1.out");
+  EXPECT_EQ(graph.value(graph.op(6).inputs[0]).name, "layer.1.out");
+  EXPECT_EQ(graph.value(graph.op(6).inputs[1]).name, "layer.2.w");
+  EXPECT_EQ(graph.op(7).inputs[1], graph.find("vector"));
+  EXPECT_EQ(graph.find("layer.3.w"), kNoId);
+
+  Parts wrong;
+  wrong.begin_layer(wrong.x);
+  EXPECT_THAT(error_of([&] {
+                wrong.end_layer(
+                    wrong.matmul("layer.0.m", wrong.x, wrong.weight("layer.0.w", kF32, {4, 8})));
+              }),
+              AllOf(HasSubstr("\"layer.0.m\""), HasSubstr("[6, 8]"), HasSubstr("[6, 4]")));
+}
+
+// --- validating, printing -----------------------------------------------------------------------
+
+TEST(Graph, ValidateFindsWhatIsWrong) {
+  using Break = std::function<void(std::vector<Value>&, std::vector<Operator>&)>;
+  Parts p;
+  const ValueId m = p.matmul("m", p.x, p.square);
+  const ValueId view = p.columns("view", m, 4, 4);
+  const ValueId a = p.activation("a", view, Activation::kRelu);
+  const ValueId b = p.bias("b", m, p.vector);
+  p.overwrite(b, m);
+  p.mark_live_out(b);
+  p.mark_live_out(a);
+  const Graph graph = p.build();
+  const auto at = [](auto& list, int id) -> auto& { return list[static_cast<std::size_t>(id)]; };
+  const std::vector<std::pair<const char*, Break>> breaks = {
+      {"\"m\"", [&](auto& v, auto&) { at(v, b).name = "m"; }},
+      {"\"m\"",
+       [&](auto& v, auto&) {
+         at(v, m).shape = {6, 9};
+       }},
+      {"\"m\"", [&](auto& v, auto&) { at(v, m).dtype = DType::kFloat16; }},
+      {"\"m\"", [&](auto& v, auto&) { at(v, m).consumers = {2}; }},
+      {"\"m\"", [&](auto& v, auto&) { at(v, m).producer = 2; }},
+      {"\"m\"", [&](auto& v, auto&) { at(v, m).kind = ValueKind::kInput; }},
+      {"\"square\"",
+       [&](auto& v, auto&) {
+         at(v, 3).shape = {8, 9};
+       }},
+      {"\"view\"", [&](auto& v, auto&) { at(v, view).view_column = 5; }},
+      {"\"view\"", [&](auto& v, auto&) { at(v, view).view_of = 99; }},
+      {"\"view\"", [&](auto& v, auto&) { at(v, view).view_of = view; }},
+      {"\"m\"",
+       [&](auto&, auto& o) {
+         at(o, 0).inputs = {0, 77};
+       }},
+      {"\"m\"",
+       [&](auto&, auto& o) {
+         at(o, 0).inputs = {a, 3};
+       }},
+      {"\"m\"", [&](auto&, auto& o) { at(o, 0).outputs = {}; }},
+      {"\"m\"", [&](auto&, auto& o) { at(o, 0).outputs = {a}; }},
+      {"layer 0 again", [&](auto&, auto& o) { at(o, 0).layer = 0, at(o, 2).layer = 0; }},
+      {"layer below", [&](auto&, auto& o) { at(o, 1).layer = 4; }},
+      {"at least one result",
+       [&](auto& v, auto&) { at(v, a).live_out = at(v, b).live_out = false; }},
+      {"at least one operator", [&](auto& v, auto& o) { v.clear(), o.clear(); }},
+      {"\"b\"", [&](auto& v, auto&) { at(v, b).overwrites = 3; }},     // a weight
+      {"\"b\"", [&](auto& v, auto&) { at(v, b).overwrites = 1; }},     // another type
+      {"\"b\"", [&](auto& v, auto&) { at(v, m).live_out = true; }},    // a result
+      {"\"a\"", [&](auto& v, auto&) { at(v, a).overwrites = view; }},  // by columns
+  };
+  for (const auto& [named, broken] : breaks) {
+    std::vector<Value> values = graph.values();
+    std::vector<Operator> operators = graph.operators();
+    broken(values, operators);
+    EXPECT_THAT(error_of([&] { Graph(values, operators).validate(); }), HasSubstr(named));
+  }
+}
+
+TEST(Graph, ValidateRefusesAnUpdateThatOthersStillNeed) {
+  Parts late;  // m is read after b took its memory
+  const ValueId m = late.matmul("m", late.x, late.square);
+  const ValueId b = late.bias("b", m, late.vector);
+  late.overwrite(b, m);
+  late.mark_live_out(late.add("sum", b, m));
+  EXPECT_THAT(error_of([&] { late.build(); }), AllOf(HasSubstr("\"m\""), HasSubstr("\"sum\"")));
+
+  Parts product;  // a product reads its operand again for every column
+  const ValueId y = product.matmul("y", product.x, product.square);
+  product.overwrite(y, product.x);
+  product.mark_live_out(y);
+  EXPECT_THAT(error_of([&] { product.build(); }), AllOf(HasSubstr("\"x\""), HasSubstr("\"y\"")));
+
+  Parts twice;
+  const ValueId first = twice.bias("first", twice.x, twice.vector);
+  twice.overwrite(first, twice.x);
+  twice.mark_live_out(first);
+  const ValueId second = twice.activation("second", first, Activation::kRelu);
+  twice.overwrite(second, twice.x);
+  twice.mark_live_out(second);
+  EXPECT_THAT(error_of([&] { twice.build(); }), HasSubstr("too"));
+}
+
+TEST(Graph, PrintsAndWritesWhatItHolds) {
+  const Graph graph = model::build_bert_graph(tiny_config(), 5, DType::kFloat16);
+  const std::string text = graph.print();
+  EXPECT_THAT(text, HasSubstr("graph of 30 operators in 2 layers, 2 inputs, 29 weights, 1 result"));
+  EXPECT_THAT(text, HasSubstr("%layer.1.attention = attention "
+                              "%layer.1.query_key_value.add_bias[0:8], "
+                              "%layer.1.query_key_value.add_bias[8:16], "
+                              "%layer.1.query_key_value.add_bias[16:24] "
+                              "{heads 2, kv_heads 2, head_dim 4} : float16[5, 8]\n"));
+  EXPECT_THAT(text, HasSubstr("%layer.0.activation = activation %layer.0.intermediate.add_bias "
+                              "{kind gelu_erf} : float16[5, 12]\n"));
+  EXPECT_THAT(text, HasSubstr("%embedding_norm.beta = weight : float32[8]\n"));
+  EXPECT_THAT(text, ::testing::EndsWith("return %layer.1.output_norm\n"));
+  const auto json = nlohmann::json::parse(graph.to_json());
+  EXPECT_EQ(json["operators"].size(), 30u);
+  EXPECT_EQ(json["values"].size(), graph.values().size());
+  EXPECT_EQ(json["operators"][4]["op"], "attention");
+  EXPECT_EQ(json["operators"][4]["attributes"]["heads"], 2);
+  EXPECT_EQ(json["fingerprint"], graph.fingerprint().hex());
+}
+
+TEST(Graph, FingerprintTellsGraphsApart) {
+  const auto of = [](std::int64_t rows, DType dtype, float epsilon) {
+    model::BertConfig config = tiny_config();
+    config.layer_norm_eps = epsilon;
+    return model::build_bert_graph(config, rows, dtype).fingerprint();
+  };
+  EXPECT_EQ(of(5, kF32, 1e-5f), of(5, kF32, 1e-5f));
+  EXPECT_NE(of(5, kF32, 1e-5f), of(6, kF32, 1e-5f));
+  EXPECT_NE(of(5, kF32, 1e-5f), of(5, DType::kFloat16, 1e-5f));
+  EXPECT_NE(of(5, kF32, 1e-5f), of(5, kF32, 1e-6f));
+  EXPECT_THROW(of(0, kF32, 1e-5f), Error);
+  EXPECT_THROW(of(5, DType::kInt32, 1e-5f), Error);
 }
 
 }  // namespace

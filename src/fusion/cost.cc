@@ -79,7 +79,9 @@ double product_us(std::int64_t rows, std::int64_t in, std::int64_t out, const Pr
       2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
   cost->tiles += tiles;
   cost->waves += waves;
-  return static_cast<double>(waves * depth) * std::max(step_us, facts.depth_us);
+  // Splits add their sums up at the end.
+  const double fill_us = facts.fill_us * (tile.splits > 1 ? 2 : 1);
+  return fill_us + static_cast<double>(waves * depth) * std::max(step_us, facts.depth_us);
 }
 
 double products_us(const Graph& graph, const Segment& segment, const ProductTile& tile,
@@ -120,7 +122,8 @@ MachineFacts h200_facts() {
   facts.cache_gb_s = 4600;
   facts.cache_bytes = 50 << 20;
   facts.launch_us = 1.5;
-  facts.depth_us = 0.1;
+  facts.fill_us = 1.0;
+  facts.depth_us = 0.13;
   return facts;
 }
 

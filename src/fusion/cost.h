@@ -19,7 +19,8 @@ struct MachineFacts {
   double cache_gb_s = 0;         ///< from the last cache
   std::int64_t cache_bytes = 0;  ///< of it
   double launch_us = 0;          ///< a kernel without work, inside a captured graph
-  double depth_us = 0;           ///< least time of one step of a product's depth: latency, not work
+  double fill_us = 0;   ///< of a product besides: the first operands' way in, the last tile's out
+  double depth_us = 0;  ///< least time of one step of a product's depth: latency, not work
 };
 
 /// An H200 in float16 or bfloat16, by what library kernels reach there (docs/gpu.md).

@@ -51,6 +51,10 @@ class Legality {
   bool is_norm(OperatorId i) const {
     return op(i).op == Op::kLayerNorm || op(i).op == Op::kRmsNorm;
   }
+  /// Said once, by check_kind(): that its operands do not fit either helps nobody.
+  bool runs_alone(OperatorId i) const {
+    return op(i).op == Op::kAttention || op(i).op == Op::kPool;
+  }
   std::string name(OperatorId i) const { return quote_text(op(i).name); }
   std::string value_name(ValueId id) const { return quote_text(value(id).name); }
 
@@ -145,6 +149,7 @@ class Legality {
 
   /// The running value must reach operator i, whole, and by one way.
   void check_chain(OperatorId i) {
+    if (runs_alone(i)) return;
     if (op(i).layer != op(i - 1).layer)
       add(ReasonCode::kLayerBoundary, i, kNoId,
           fmt::format("{} and {} belong to different layers", name(i - 1), name(i)));
@@ -187,6 +192,7 @@ class Legality {
 
   /// Operands besides the running value.
   void check_operands(OperatorId i) {
+    if (runs_alone(i)) return;
     const int running = i == first_ ? 0 : running_input(i);
     const std::vector<ValueId>& inputs = op(i).inputs;
     for (std::size_t k = 0; k < inputs.size(); ++k) {

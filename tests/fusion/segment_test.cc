@@ -277,6 +277,7 @@ TEST(InitialScheme, FusesWhatSavesMostOfBert) {
   model::BertConfig config = tiny_config();
   const Graph graph = model::build_bert_graph(config, 40, DType::kBFloat16);
   EXPECT_EQ(initial_scheme(graph), Scheme::from_sizes({2, 1, 1, 3, 3, 1, 3}));
+  EXPECT_EQ(initial_scheme(graph).hex(), "14:2e20");  // as docs/fusion.md draws it
   const auto frequent = frequent_segments(graph);
   EXPECT_GT(frequent.size(), 10u);
   EXPECT_EQ(graph.op(frequent[0].first).op, graph::Op::kMatmul);

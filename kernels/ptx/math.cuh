@@ -31,13 +31,6 @@ __device__ __forceinline__ float reciprocal(float x) {
   return y;
 }
 
-/// The smaller one; NaN where one is.
-__device__ __forceinline__ float min_or_nan(float x, float y) {
-  float least;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(x), "f"(y));
-  return least;
-}
-
 /// The larger one; NaN where one is.
 __device__ __forceinline__ float max_or_nan(float x, float y) {
   float most;

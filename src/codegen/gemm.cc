@@ -22,15 +22,15 @@ bool is_activation(GemmStep step) {
 const char* function_of(GemmStep step) {
   switch (step) {
     case GemmStep::kRelu:
-      return "Relu";
+      return "relu(x)";
     case GemmStep::kGeluErf:
-      return "GeluErf";
+      return "gelu_erf(x)";
     case GemmStep::kGeluTanh:
-      return "GeluTanh";
+      return "gelu_tanh(x)";
     case GemmStep::kSilu:
-      return "Silu";
+      return "silu(x)";
     default:
-      return "Identity";
+      return "x";
   }
 }
 
@@ -51,13 +51,14 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
       case GemmStep::kGeluTanh:
       case GemmStep::kSilu:
         if (!gated)
-          text += fmt::format("    epilogue.template activate<{}>({});\n", function_of(steps[i]),
-                              values);
+          text += fmt::format("    epilogue.activate({}, [](float x) {{ return {}; }});\n", values,
+                              function_of(steps[i]));
         break;
       case GemmStep::kGate:
         text += fmt::format(
-            "    float gated[kCount / 2];\n    epilogue.template gate<{}>({}, gated);\n",
-            i > 0 ? function_of(steps[i - 1]) : "Identity", values);
+            "    float gated[kCount / 2];\n    epilogue.gate({}, gated, [](float x) {{ return {}; "
+            "}});\n",
+            values, i > 0 ? function_of(steps[i - 1]) : "x");
         values = "gated";
         break;
       case GemmStep::kResidual:
@@ -136,7 +137,6 @@ std::string GemmConfig::shape() const {
       fmt::format("{}{}x{}s{}", "pcsw"[static_cast<int>(schedule)], tile_m, tile_n, stages);
   if (cluster_k > 1) text += fmt::format("k{}", cluster_k);
   if (blocks_per_sm > 1) text += fmt::format("b{}", blocks_per_sm);
-  if (ordered) text += "o";
   return text;
 }
 
@@ -190,8 +190,6 @@ std::string GemmConfig::problem() const {
   if (stages < 2) return fmt::format("stages: expected 2 or more, got {}", stages);
   if (blocks_per_sm < 1 || (blocks_per_sm > 1 && large()))
     return fmt::format("blocks_per_sm: expected 1, got {}", blocks_per_sm);
-  if (ordered && schedule != GemmSchedule::kPingPong)
-    return "ordered: only warpgroups in ping-pong take turns";
   const int limit = std::min(kSharedLimit, kSharedPerSm / blocks_per_sm - 1024);
   if (shared_bytes() > limit)
     return fmt::format("shared memory: needs {} bytes, a block has {}", shared_bytes(), limit);
@@ -222,7 +220,7 @@ __device__ __forceinline__ void Steps::apply(Epilogue& epilogue, float (&values)
 struct Config {{
   using Element = ptx::{element};
   static constexpr int kTileN = {n}, kStages = {stages}, kGroups = {groups}, kSlabs = {slabs}, kClusterK = {cluster};
-  static constexpr bool kPingPong = {pingpong}, kSplitGroups = {split}, kOrdered = {ordered}, kLarge = {large};
+  static constexpr bool kPingPong = {pingpong}, kSplitGroups = {split}, kLarge = {large};
   static constexpr int kGroupRegisters = {greg}, kProducerRegisters = {preg};
   static constexpr int kChunk = {chunk}, kRing = {ring};
   static constexpr bool kGate = {gate}, kBias = {bias}, kFloatBias = {floatbias}, kResidual = {residual};
@@ -245,10 +243,9 @@ gemm(const __grid_constant__ stof::GemmParams params, const __grid_constant__ st
       fmt::arg("cluster", config.cluster_k),
       fmt::arg("pingpong", flag(config.schedule == GemmSchedule::kPingPong)),
       fmt::arg("split", flag(config.schedule == GemmSchedule::kSplit)),
-      fmt::arg("ordered", flag(config.ordered)), fmt::arg("large", flag(config.large())),
-      fmt::arg("greg", kGroupRegisters), fmt::arg("preg", kProducerRegisters),
-      fmt::arg("chunk", config.chunk()), fmt::arg("ring", config.ring()),
-      fmt::arg("gate", flag(config.has(GemmStep::kGate))),
+      fmt::arg("large", flag(config.large())), fmt::arg("greg", kGroupRegisters),
+      fmt::arg("preg", kProducerRegisters), fmt::arg("chunk", config.chunk()),
+      fmt::arg("ring", config.ring()), fmt::arg("gate", flag(config.has(GemmStep::kGate))),
       fmt::arg("bias", flag(config.has(GemmStep::kBias))),
       fmt::arg("floatbias", flag(config.bias == DType::kFloat32)),
       fmt::arg("residual", flag(config.has(GemmStep::kResidual))),

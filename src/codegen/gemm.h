@@ -42,7 +42,6 @@ struct GemmConfig {
   int stages = 4;
   int cluster_k = 1;  ///< blocks of a cluster that share a tile's sum: 1, 2 or 4
   int blocks_per_sm = 1;
-  bool ordered = false;  ///< ping-pong: a warpgroup's products wait for the other's to be issued
   std::vector<GemmStep> steps;
 
   bool has(GemmStep step) const;

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/gemm/choice.h"
 #include "backend/cuda/gemm/configs.h"
+
 #include "jit/nvrtc.h"
 #include "stof/error.h"
 
@@ -138,13 +139,14 @@ TEST(GemmText, CallsTheStepsInOrder) {
                   GemmStep::kGate,     GemmStep::kResidual, GemmStep::kRowStatistics};
   const std::string text = emit_gemm(config);
   std::size_t at = 0;
-  for (const char* call : {"scale_rows(values)", "add_bias(values)", "gate<Silu>(values, gated)",
+  for (const char* call : {"scale_rows(values)", "add_bias(values)",
+                           "gate(values, gated, [](float x) { return silu(x); })",
                            "add_residual(gated)", "count(gated)", "store(gated)"}) {
     const std::size_t next = text.find(call, at);
     ASSERT_NE(next, std::string::npos) << call;
     at = next;
   }
-  EXPECT_EQ(text.find("activate<"), std::string::npos);
+  EXPECT_EQ(text.find("activate("), std::string::npos);
   EXPECT_EQ(config.name(),
             "gemm_sm90_bf16_p128x192s4_row_scale_bias_silu_gate_residual_row_statistics");
 }

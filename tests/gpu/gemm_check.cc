@@ -65,7 +65,7 @@ constexpr Size kSizes[] = {
     {1, 64, 64, 0, true},        {7, 200, 96, 24, true},      {129, 768, 800, 8, true},
     {257, 200, 3072, 0, true},   {1000, 1096, 304, 40, true}, {128, 768, 2304, 0, false},
     {128, 3072, 768, 0, false},  {4096, 64, 768, 0, false},   {4096, 768, 3072, 0, false},
-    {3001, 3072, 768, 8, false},
+    {3001, 3072, 768, 8, false}, {4000, 256, 3072, 0, false},
 };
 
 std::vector<Steps> steps_of(const Size& size) {
@@ -82,42 +82,64 @@ std::set<std::string> broken;
 
 bool usable(const codegen::GemmConfig& config) { return !broken.contains(shape_text(config)); }
 
-/// Every configuration in a process of its own: a fault on the GPU ends the process's use of it.
-/// Needs a process that has not used the GPU.
+/// Sizes for check_alone(): one tile a block, and several, whose blocks of K pass over a ring in
+/// odd and even rounds.
+constexpr Size kAlone[] = {
+    {200, 1096, 416, 8, false}, {3001, 192, 3072, 0, false}, {4096, 712, 1536, 8, false}};
+
+/// In a process that has not used the GPU before. "" or what is wrong.
+std::string run_alone(const codegen::GemmConfig& config) try {
+  const cuda::Device device = cuda::Device::open();
+  for (const Size& size : kAlone) {
+    check::GemmCase data(config.element, size.rows, size.in, size.out, size.gap, 3);
+    const std::string wrong =
+        data.check(Sm90Gemm(data.problem(config.steps, config.bias), config, device));
+    if (!wrong.empty()) return data.describe() + ": " + wrong;
+  }
+  return "";
+} catch (const std::exception& error) {
+  return error.what();
+}
+
+/// Every configuration in a process of its own, ended after a while: a fault on the GPU takes it
+/// from the whole process, and a kernel may never end. This process must not have used the GPU.
 void check_alone() {
+  constexpr unsigned kSeconds = 25;
+  constexpr int kAtOnce = 8;
   cuda::DeviceFacts hopper;
   hopper.major = 9;
   hopper.num_sms = 132;
   cuda::GemmProblem problem;
-  problem.rows = 200;
-  problem.in = 1096;
-  problem.out = 416;
+  problem.rows = problem.in = problem.out = 1024;
   problem.steps = kResidual;
-  auto candidates = cuda::gemm_candidates(problem, hopper).feasible;
+  const auto candidates = cuda::gemm_candidates(problem, hopper).feasible;
+  std::map<pid_t, const codegen::GemmConfig*> running;
+  const auto wait_for_one = [&] {
+    int status = 0;
+    const auto ended = running.find(wait(&status));
+    const codegen::GemmConfig& config = *ended->second;
+    running.erase(ended);
+    const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!good) broken.insert(shape_text(config));
+    report(config.name() + " alone", good                  ? ""
+                                     : WIFSIGNALED(status) ? "did not end in time"
+                                                           : "wrong, see above");
+  };
   for (const auto& candidate : candidates) {
-    const codegen::GemmConfig& config = candidate.config;
+    if (running.size() == kAtOnce) wait_for_one();
     std::fflush(stdout);
     const pid_t child = fork();
     if (child == 0) {
-      std::string wrong;
-      try {
-        const cuda::Device device = cuda::Device::open();
-        check::GemmCase data(problem.element, problem.rows, problem.in, problem.out, 8, 3);
-        const cuda::GemmProblem own = data.problem(kResidual, DType::kFloat32);
-        wrong = data.check(Sm90Gemm(own, config, device));
-      } catch (const std::exception& error) {
-        wrong = error.what();
-      }
-      if (!wrong.empty()) std::printf("    %s: %s\n", config.name().c_str(), wrong.c_str());
+      alarm(kSeconds);
+      const std::string wrong = run_alone(candidate.config);
+      if (!wrong.empty())
+        std::printf("    %s: %s\n", candidate.config.name().c_str(), wrong.c_str());
       std::fflush(stdout);
       _exit(wrong.empty() ? 0 : 1);
     }
-    int status = 0;
-    waitpid(child, &status, 0);
-    const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (!good) broken.insert(shape_text(config));
-    report(config.name() + " alone", good ? "" : "failed in a process of its own");
+    running[child] = &candidate.config;
   }
+  while (!running.empty()) wait_for_one();
   std::printf("%zu configurations alone\n", candidates.size());
 }
 

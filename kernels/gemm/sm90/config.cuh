@@ -18,8 +18,8 @@ struct GemmParams {
 };
 
 /// `Config` (emitted by src/codegen/gemm.cc) has: Element, kTileN, kStages, kGroups (warpgroups that
-/// multiply), kSlabs (of 64 rows, each warpgroup's), kPingPong, kSplitGroups, kOrdered, kClusterK,
-/// kLarge, kGroupRegisters, kProducerRegisters, kChunk, kRing, kGate, kBias, kFloatBias, kResidual,
+/// multiply), kSlabs (of 64 rows, each warpgroup's), kPingPong, kSplitGroups, kClusterK, kLarge,
+/// kGroupRegisters, kProducerRegisters, kChunk, kRing, kGate, kBias, kFloatBias, kResidual,
 /// kRowScale, kStatistics.
 template <class Config>
 struct GemmSizes : Config {

@@ -11,19 +11,19 @@
 
 namespace stof {
 
-/// Named barriers that let two warpgroups multiply in turn, so that one's epilogue runs beside the
-/// other's products.
+/// Named barriers that let the two warpgroups of a ping-pong multiply in turn, so that one's epilogue
+/// runs beside the other's products.
 template <class D>
 struct GemmTurns {
   int group;
   __device__ __forceinline__ void begin() const {
-    if (D::kOrdered && group == 1) pass();
+    if (D::kPingPong && group == 1) pass();
   }
   __device__ __forceinline__ void wait() const {
-    if constexpr (D::kOrdered) ptx::sync_some(1 + group, 256);
+    if constexpr (D::kPingPong) ptx::sync_some(1 + group, 256);
   }
   __device__ __forceinline__ void pass() const {
-    if constexpr (D::kOrdered) asm volatile("bar.arrive %0, %1;" ::"r"(2 - group), "n"(256) : "memory");
+    if constexpr (D::kPingPong) asm volatile("bar.arrive %0, %1;" ::"r"(2 - group), "n"(256) : "memory");
   }
 };
 
@@ -97,8 +97,10 @@ class GemmConsumer {
   __device__ __forceinline__ void multiply(float (&accumulators)[D::kSlabs][D::kAccumulators],
                                            i32 local, i32 k_blocks, int first_slab) const {
     GemmRing<D> ring(static_cast<u32>(local) * static_cast<u32>(k_blocks));
-    ptx::wait(barriers_.full(ring.stage), ring.parity);
+    // First the turn: then the other group has seen every earlier round of the ring full. A wait by
+    // parity that is two rounds ahead would return at once.
     turns_.wait();
+    ptx::wait(barriers_.full(ring.stage), ring.parity);
 #pragma unroll
     for (int slab = 0; slab < D::kSlabs; ++slab) ptx::pin(accumulators[slab]);
     issue(accumulators, ring.stage, first_slab, false);

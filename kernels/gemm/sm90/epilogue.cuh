@@ -4,7 +4,7 @@
 //
 // `Steps` (emitted by src/codegen/gemm.cc) calls the steps below in the order of the problem.
 
-#include "gemm/activations.cuh"
+#include "elementwise/activation.cuh"
 #include "gemm/sm90/config.cuh"
 #include "gemm/sm90/producer.cuh"
 #include "ptx/barrier.cuh"
@@ -88,18 +88,18 @@ class GemmEpilogue {
     }
   }
 
-  template <class Function, int kCount>
-  __device__ __forceinline__ void activate(float (&values)[kCount]) const {
+  template <int kCount, class Function>
+  __device__ __forceinline__ void activate(float (&values)[kCount], const Function& function) const {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] = Function::of(values[i]);
+    for (int i = 0; i < kCount; ++i) values[i] = function(values[i]);
   }
 
   /// The first half are gates of the second.
-  template <class Function, int kCount>
-  __device__ __forceinline__ void gate(const float (&values)[2 * kCount],
-                                       float (&gated)[kCount]) const {
+  template <int kCount, class Function>
+  __device__ __forceinline__ void gate(const float (&values)[2 * kCount], float (&gated)[kCount],
+                                       const Function& function) const {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) gated[i] = Function::of(values[i]) * values[kCount + i];
+    for (int i = 0; i < kCount; ++i) gated[i] = function(values[i]) * values[kCount + i];
   }
 
   template <int kCount>

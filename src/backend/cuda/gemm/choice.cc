@@ -14,8 +14,7 @@ fusion::Choice choice_of(const GemmConfig& config) {
            {"tile_n", config.tile_n},
            {"stages", config.stages},
            {"cluster_k", config.cluster_k},
-           {"blocks_per_sm", config.blocks_per_sm},
-           {"ordered", config.ordered}}};
+           {"blocks_per_sm", config.blocks_per_sm}}};
 }
 
 GemmConfig gemm_config_of(const fusion::Choice& choice, const GemmProblem& problem) {
@@ -39,7 +38,6 @@ GemmConfig gemm_config_of(const fusion::Choice& choice, const GemmProblem& probl
   config.stages = number("stages", kMost);
   config.cluster_k = number("cluster_k", kMost);
   config.blocks_per_sm = number("blocks_per_sm", kMost);
-  config.ordered = number("ordered", 1) != 0;
   const std::string reason = config.problem();
   STOF_CHECK(reason.empty(), kInvalidArgument, "choice {} for {}: {}", choice.text(),
              problem.describe(), reason);

@@ -13,6 +13,8 @@ namespace stof::ptx {
 inline float exp2(float x) { return std::exp2(x); }
 inline float log2(float x) { return std::log2(x); }
 inline float tanh(float x) { return std::tanh(x); }
+inline float reciprocal(float x) { return 1 / x; }
+inline float max_or_nan(float x, float y) { return x > y || std::isnan(x) ? x : y; }
 inline float infinity() { return HUGE_VALF; }
 inline float opaque(float x) { return x; }
 inline i32 bits_of(float x) {

@@ -39,7 +39,8 @@ enum {
   STOF_IO = 6,      /* the operating system refused a read or write */
   STOF_CUDA = 7,    /* a GPU driver call failed */
   STOF_JIT = 8,     /* run-time compilation failed */
-  STOF_INTERNAL = 9 /* a bug in stof */
+  STOF_INTERNAL = 9,  /* a bug in stof */
+  STOF_CANCELLED = 10 /* the caller asked for the call's end: stof_set_cancel_flag() */
 };
 
 /* "0.1.0" */
@@ -49,6 +50,10 @@ const char* stof_status_name(stof_status status);
 /* What the last failed call of this thread expected, got, and what to do; "" before the first.
  * Successful calls leave it. Valid until the thread's next failing call. */
 const char* stof_last_error(void);
+/* What long calls of this thread, such as planning, look at while they run: another thread, or a
+ * signal handler, ends them by setting *flag to other than 0, and they return STOF_CANCELLED soon.
+ * Compiling a kernel is not interrupted. Null, the default: nothing. The flag must outlive the calls. */
+void stof_set_cancel_flag(const int32_t* flag);
 /* Frees a text that a function of this header returned. */
 void stof_text_release(char* text);
 /* Frees bytes that a function of this header returned. */

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from .arrays import adopt, framework_of, hand_back, torch_compiles
 from .framework import Framework
 from .cache import plans, recent
 from .mask import Mask
+from .other_names import refuse
 from .planning import Plan, plan as make_plan
 from .problem import PositionBias, scale_and_softcap
 from .requests import Request, check_alike, check_heads, everything
@@ -35,6 +36,7 @@ def attention(
     score_mod: Any = None,
     return_lse: bool = False,
     plan: Plan | None = None,
+    **others: NoReturn,
 ) -> Any:
     """softmax(scale * q k^T over the visible keys) v.
 
@@ -59,6 +61,8 @@ def attention(
 
     >>> out = stof.attention(q, k, v, stof.masks.causal() & stof.masks.window(256, 0))
     """
+    if others:
+        refuse("attention", others)
     compiles = torch_compiles()
     # Numbers, before they are compared: a tensor's value may change in place.
     if (scale is not None and type(scale) is not float) or type(softcap) is not float:

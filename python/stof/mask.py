@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from typing import Any
 
 from . import identity
 from ._native import bytes_of, check, encoded, json_of, library, structs, text_of
 from .arrays import adopt, native_tensor
 from .errors import InvalidArgument
+from .interrupts import interruptible
 from .values import whole
 
 _FINGERPRINT_BYTES = 33  # 32 hexadecimal digits and a NUL
@@ -126,8 +128,9 @@ class Mask:
         """Visible pairs, density (0 to 1), rows that see nothing, and tiles full, partial and empty at
         8 to 128 tokens."""
         shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
-        stats: dict[str, Any] = json_of(
-            library().stof_mask_stats, self._handle, ctypes.byref(shape)
+        function = library().stof_mask_stats
+        stats: dict[str, Any] = interruptible(
+            lambda: json_of(function, self._handle, ctypes.byref(shape))
         )
         return stats
 
@@ -190,6 +193,11 @@ class Mask:
     def to_json(self) -> str:
         """Canonical JSON, read back by from_json()."""
         return text_of(library().stof_mask_to_json, self._handle)
+
+    def save(self, path: Any) -> None:
+        """Writes its JSON to a file, which stof.masks.load() reads."""
+        with open(os.fspath(path), "w", encoding="utf-8") as file:
+            file.write(self.to_json() + "\n")
 
     @property
     def fingerprint(self) -> str:

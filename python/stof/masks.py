@@ -8,14 +8,62 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from typing import Any, Iterable, Sequence
 
 from ._native import encoded, library, structs
 from .arrays import adopt, native_tensor
 from .framework import CPU
-from .errors import InvalidArgument
+from .errors import Corrupt, InvalidArgument, NotFound
 from .values import truth, whole, wholes
 from .mask import Mask, from_json, made
+
+
+__all__ = [
+    "Mask",
+    "all",
+    "batch_entry",
+    "bert_padding",
+    "bigbird",
+    "block_causal",
+    "block_window",
+    "blocks",
+    "causal",
+    "chunked",
+    "dense",
+    "dilated",
+    "document",
+    "from_json",
+    "global_",
+    "global_tokens",
+    "intervals",
+    "key_lengths",
+    "load",
+    "longformer",
+    "neighbourhood",
+    "none",
+    "parse",
+    "per_batch",
+    "per_head",
+    "predicate",
+    "prefix",
+    "random",
+    "random_blocks",
+    "shifted",
+    "sink",
+    "sliding",
+    "sparse_transformer_fixed",
+    "sparse_transformer_strided",
+    "streaming",
+    "strided",
+    "summary",
+    "tree",
+    "window",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 # --- text and JSON --------------------------------------------------------------------------------
@@ -31,6 +79,22 @@ def parse(text: str, base_dir: str | None = None) -> Mask:
         raise InvalidArgument(f"text: expected a string, got {type(text).__name__}")
     folder = None if base_dir is None else encoded(str(base_dir), "base_dir")
     return made(library().stof_mask_parse, encoded(text, "text"), folder)
+
+
+def load(path: Any) -> Mask:
+    """The mask of a file that Mask.save() wrote. Raises NotFound, or Corrupt naming the file."""
+    name = os.fspath(path)
+    try:
+        with open(name, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        raise NotFound(f"path: expected a file of Mask.save(), got {name}, which is none") from None
+    except UnicodeDecodeError:
+        raise Corrupt(f"{name}: expected JSON as Mask.save() writes it, got no text") from None
+    try:
+        return from_json(text)
+    except (Corrupt, InvalidArgument) as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 def dense(visible: Any) -> Mask:

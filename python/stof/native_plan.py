@@ -15,6 +15,7 @@ from typing import Any
 from ._native import check, json_of, library, structs, text_of
 from .arrays import int64_array, native_tensor, torch_framework
 from .framework import CPU, Device, View
+from .interrupts import interruptible
 from .errors import InvalidArgument
 from .values import extent
 from .mask import Mask
@@ -22,6 +23,8 @@ from .problem import Problem
 
 #: Bytes that divide all addresses and strides unless a call says otherwise.
 FULL_ALIGNMENT = 16
+#: Pairs from which on planning on the CPU may be interrupted.
+_LONG = 1 << 24
 #: Streams whose instances are kept; torch hands out 32 streams a device and priority.
 _MAX_STREAMS = 32
 
@@ -97,9 +100,32 @@ def build(
         raise InvalidArgument(
             f'kernel: expected None because the plan is for the CPU, got {kernel!r}; set device="cuda"'
         )
+    native = problem.native()
+
+    def plan() -> NativePlan:
+        return _built(problem, native, mask, device, target, stream)
+
+    return interruptible(plan) if device != CPU or _is_long(problem) else plan()
+
+
+def _is_long(problem: Problem) -> bool:
+    """Whether planning on the CPU may take so long that somebody presses Ctrl-C, to whom a thread is
+    worth its 0.1 ms."""
+    if problem.cu_seqlens_q is not None and problem.cu_seqlens_kv is not None:
+        return problem.cu_seqlens_q[-1] * problem.cu_seqlens_kv[-1] >= _LONG
+    return problem.batch * problem.num_heads * problem.seq_q * problem.seq_kv >= _LONG
+
+
+def _built(
+    problem: Problem,
+    native: structs.AttentionProblem,
+    mask: Mask | View,
+    device: Device,
+    target: structs.Target,
+    stream: int,
+) -> NativePlan:
     handle = ctypes.c_void_p()
     where = (ctypes.byref(target), ctypes.byref(handle))
-    native = problem.native()
     with device_scope(device):
         if isinstance(mask, View):
             visible = native_tensor(mask)

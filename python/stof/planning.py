@@ -50,6 +50,12 @@ def _boolean_mask(mask: Any, device: Device) -> Mask | View:
             f"{type(mask).__name__}"
         ) from None
     view = framework.view(array, "mask")
+    if view.dtype != structs.BOOL and len(view.shape) == 2 and "int" in view.dtype_name:
+        raise InvalidArgument(
+            f"mask: expected booleans (true is visible), got {view.dtype_name} {list(view.shape)}; if "
+            "this is a padding mask [batch, seq] of 0 and 1, as tokenizers give, pass "
+            "(attention_mask != 0)[:, None, None, :]; else mask != 0"
+        )
     if view.dtype != structs.BOOL:
         raise InvalidArgument(
             f"mask: expected booleans (true is visible), got {view.dtype_name}; an additive mask goes "

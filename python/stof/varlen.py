@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, NoReturn, Sequence
 
 from .arrays import device_of, framework_of, torch_compiles
 from .cache import plans
 from .errors import InvalidArgument
 from .values import whole
 from .mask import Mask
+from .other_names import refuse
 from .planning import Plan, mask_of
 from .problem import PositionBias, Problem, but, scale_and_softcap
 from .requests import Request, check_alike, check_heads, everything
@@ -109,6 +110,7 @@ def varlen_attention(
     score_mod: Any = None,
     return_lse: bool = False,
     plan: Plan | None = None,
+    **others: NoReturn,
 ) -> Any:
     """Attention of packed sequences; each sees itself only, under the mask with its own lengths.
 
@@ -120,6 +122,8 @@ def varlen_attention(
 
     Returns [rows, heads, head_dim_v], or with return_lse (out, lse) where lse is float32 [heads, rows].
     """
+    if others:
+        refuse("varlen_attention", others)
     compiles = torch_compiles()
     if not compiles:
         scale, softcap = scale_and_softcap(scale, softcap)

@@ -280,3 +280,18 @@ def test_pictures():
 def test_refuses(make, message):
     with pytest.raises(stof.StofError, match=message):
         make()
+
+
+def test_files(tmp_path):
+    mask = masks.causal() & (masks.window(3, 0) | masks.predicate("k < n[b]", n=np.array([4, 2])))
+    mask.save(tmp_path / "mask.json")
+    assert masks.load(tmp_path / "mask.json") == mask
+    assert masks.load(str(tmp_path / "mask.json")).to_json() == mask.to_json()
+    with pytest.raises(stof.NotFound, match="none.json"):
+        masks.load(tmp_path / "none.json")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(stof.Corrupt, match="bad.json: "):
+        masks.load(tmp_path / "bad.json")
+    (tmp_path / "bad.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(stof.Corrupt, match="bad.json: expected JSON"):
+        masks.load(tmp_path / "bad.json")

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -251,3 +252,32 @@ def test_masks_in_turn_are_found_without_the_cache(qkv, monkeypatch):
     stof.cache_clear()
     np.testing.assert_array_equal(stof.attention(*qkv, used[1]), expected[1])
     assert stof.cache_info().misses == 1
+
+
+#: Pair by pair, for minutes.
+ENDLESS = 'predicate("(q * q + 7 * k * k) % 13 < 3")'
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: stof.plan(ENDLESS, **{**SHAPE, "seq_q": 300_000}),
+        lambda: stof.varlen_plan(ENDLESS, [0, 300_000], num_heads=2, head_dim=8, dtype="float32"),
+        lambda: masks.parse(ENDLESS).stats(300_000),
+    ],
+)
+def test_ctrl_c_ends_long_planning(call):
+    main = threading.get_ident()
+    timer = threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    timer.join()
+    assert not [t for t in threading.enumerate() if t.name == "stof-planning"]
+
+
+def test_errors_of_long_planning_are_raised():
+    sizes = {**SHAPE, "seq_q": 20_000}
+    with pytest.raises(stof.InvalidArgument, match="key_lengths"):
+        stof.plan("key_lengths([30000])", **sizes)
+    assert stof.plan("causal", **sizes).problem.seq_q == 20_000

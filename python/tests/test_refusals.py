@@ -1,6 +1,8 @@
 """What calls refuse, and in which words: argument, expected, got, what to do."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import oracle
@@ -41,7 +43,7 @@ Q, K, V = oracle.arrays(1, 2, 4, 6, 5, 8)
         (
             (Q, K, V),
             dict(alibi=np.zeros(3, "f4")),
-            r"alibi_slopes: expected shape \[4\], got \[3\]",
+            r"alibi: expected shape \[4\], got \[3\]",
         ),
         ((Q, K, V), dict(sink=[0.0] * 4), "sink: expected an array of NumPy like q, got list"),
         (
@@ -194,3 +196,98 @@ def test_masked_arrays_are_refused_by_name():
         stof.attention(q, q, q, np.ma.masked_array(np.ones((4, 4), bool)))
     with pytest.raises(stof.InvalidArgument, match="bias: expected a plain .*MaskedArray"):
         stof.attention(q, q, q, bias=np.ma.masked_array(np.ones((4, 4), np.float32)))
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: masks.random_blocks(8, count=2).visible(0, 0), r"call mask\.bind\(seq_q"),
+        (lambda: stof.plan("causal", **{**SHAPE, "head_dim": 9999}), "head_dim: expected"),
+        (lambda: stof.plan("causal", **{**SHAPE, "num_heads": 2**40}), "num_heads"),
+        (
+            lambda: stof.plan("causal", **SHAPE, position_bias=stof.PositionBias(1)),
+            r"position_bias\.num_buckets",
+        ),
+    ],
+)
+def test_messages_have_pythons_names(call, message):
+    with pytest.raises(stof.InvalidArgument, match=message) as caught:
+        call()
+    assert not re.search(r"stof_|STOF_|head_dim_qk|num_heads_q|position_buckets", str(caught.value))
+
+
+def test_other_libraries_arguments_are_answered_with_the_name_here():
+    for given, hint in {
+        "attn_mask": "mask= where it is boolean",
+        "is_causal": 'mask="causal"',
+        "softmax_scale": "scale=",
+        "window_size": r"stof\.masks\.window",
+        "dropout_p": "for inference",
+    }.items():
+        with pytest.raises(
+            TypeError, match=rf"stof\.attention\(\) has no argument {given}=; write .*{hint}"
+        ):
+            stof.attention(Q, K, V, **{given: None})
+    with pytest.raises(TypeError, match=r"stof\.varlen_attention\(\) has no argument causal="):
+        stof.varlen_attention(Q[0], K[0], V[0], [0, 4], causal=True)
+    with pytest.raises(TypeError, match="has no argument colour=$"):
+        stof.attention(Q, K, V, colour=3)
+
+
+def test_padding_masks_of_integers_are_answered_with_what_to_pass():
+    padding = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    with pytest.raises(
+        stof.InvalidArgument, match=r"padding mask .*\(attention_mask != 0\)\[:, None"
+    ):
+        stof.attention(Q, K, V, padding)
+    stof.attention(Q, K, V, (padding != 0)[:, None, None, :])
+
+
+def test_arrays_of_two_libraries_are_both_named():
+    class Foreign:
+        shape, dtype = K.shape, K.dtype
+
+    with pytest.raises(
+        stof.InvalidArgument, match="k, v: expected arrays of NumPy like q, got Foreign"
+    ):
+        stof.attention(Q, Foreign(), Foreign())
+
+
+def test_no_plan_is_spoken_of_where_none_was_made():
+    for arguments in ((Q, K[:, :, :3], V), (Q, K[..., :4], V), (Q, K, V[:1])):
+        with pytest.raises(stof.InvalidArgument, match="expected shape") as caught:
+            stof.attention(*arguments)
+        assert "plan" not in str(caught.value)
+
+
+def test_explain_says_what_is_missing():
+    with pytest.raises(stof.InvalidArgument, match="explain: expected head_dim=, dtype= as plan"):
+        stof.explain("causal", batch=1, num_heads=2, seq_q=4)
+    with pytest.raises(stof.InvalidArgument, match="explain: expected arguments of plan.*device="):
+        stof.explain("causal", **SHAPE, device="cuda")
+
+
+def test_names_of_the_masks_are_all_that_is_shown():
+    shown = dir(masks)
+    assert shown == masks.__all__ and {"causal", "load", "parse"} <= set(shown)
+    assert not {"json", "ctypes", "adopt", "whole", "annotations"} & set(shown)
+    functions = {name for name in vars(masks) if callable(getattr(masks, name))}
+    own = {n for n in functions if getattr(masks, n).__module__ == "stof.masks"}
+    assert {name for name in own if not name.startswith("_")} <= set(shown)
+
+
+def test_torch_modules_say_that_torch_is_missing():
+    code = """
+import sys
+for name in ("torch", "transformers"):
+    sys.modules[name] = None
+import stof
+for name in ("stof.transformers", "stof.compat.flex"):
+    try:
+        __import__(name)
+    except ImportError as error:
+        assert str(error).startswith(name + ": expected torch"), error
+    else:
+        raise AssertionError(name)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

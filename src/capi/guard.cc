@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 
+#include "core/cancel.h"
 #include "stof/system_info.h"
 
 namespace stof::capi {
@@ -55,6 +56,9 @@ stof_status status_of_current_exception() noexcept {
   } catch (const Error& error) {
     keep(error.what());
     return status_of(error.code());
+  } catch (const Cancelled& cancelled) {
+    keep(cancelled.what());
+    return STOF_CANCELLED;
   } catch (const std::bad_alloc&) {
     keep("out of memory; use a smaller shape or a machine with more memory");
     return STOF_OUT_OF_MEMORY;
@@ -83,11 +87,14 @@ const char* stof_version(void) { return stof::version().data(); }
 const char* stof_status_name(stof_status status) {
   using stof::ErrorCode;
   if (status == STOF_OK) return "OK";
+  if (status == STOF_CANCELLED) return "Cancelled";
   for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code)
     if (stof::capi::status_of(static_cast<ErrorCode>(code)) == status)
       return stof::to_string(static_cast<ErrorCode>(code));
   return "Unknown";
 }
+
+void stof_set_cancel_flag(const int32_t* flag) { stof::set_cancel_flag(flag); }
 
 const char* stof_last_error(void) { return stof::capi::last_message; }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/bits.h"
+#include "core/cancel.h"
 #include "core/check.h"
 #include "plan/config.h"
 #include "plan/retile.h"
@@ -91,6 +92,7 @@ MaskPlan build_mask_plan(const mask::BlockMask& mask, const PlanConfig& config) 
   TileRow row;
   for (std::int32_t pattern = 0; pattern < plan.num_patterns; ++pattern)
     for (std::int64_t q_tile = 0; q_tile < plan.num_q_tiles(); ++q_tile) {
+      check_cancelled();
       retiler.read(pattern, q_tile, row);
       WorkItem item;
       item.pattern = pattern;

@@ -103,5 +103,34 @@ TEST(LastError, StaysWhereCallsSucceed) {
   stof_mask_release(mask);
 }
 
+TEST(CancelFlag, EndsCallsOfItsThreadAlone) {
+  stof_mask* mask = nullptr;
+  ASSERT_EQ(stof_mask_parse("causal", nullptr, &mask), STOF_OK);
+  stof_score_shape shape{};
+  shape.struct_size = sizeof shape;
+  shape.batch = shape.num_heads = 1;
+  shape.seq_q = shape.seq_kv = 256;
+  char* text = nullptr;
+  std::int32_t flag = 0;
+  stof_set_cancel_flag(&flag);
+  EXPECT_EQ(stof_mask_stats(mask, &shape, &text), STOF_OK);
+  stof_text_release(text);
+  text = nullptr;
+  flag = 1;
+  EXPECT_EQ(stof_mask_stats(mask, &shape, &text), STOF_CANCELLED);
+  EXPECT_EQ(text, nullptr);
+  EXPECT_STREQ(stof_status_name(STOF_CANCELLED), "Cancelled");
+  EXPECT_NE(std::string(stof_last_error()).find("cancelled"), std::string::npos);
+  std::thread([&] {
+    char* other = nullptr;
+    EXPECT_EQ(stof_mask_stats(mask, &shape, &other), STOF_OK);
+    stof_text_release(other);
+  }).join();
+  stof_set_cancel_flag(nullptr);
+  EXPECT_EQ(stof_mask_stats(mask, &shape, &text), STOF_OK);
+  stof_text_release(text);
+  stof_mask_release(mask);
+}
+
 }  // namespace
 }  // namespace stof::capi

@@ -50,6 +50,8 @@ def library() -> ctypes.CDLL:
         for name in ("stof_text_release", "stof_bytes_release"):
             getattr(loaded, name).argtypes = [ctypes.c_void_p]
             getattr(loaded, name).restype = None
+        loaded.stof_set_cancel_flag.argtypes = [ctypes.POINTER(ctypes.c_int32)]
+        loaded.stof_set_cancel_flag.restype = None
         for name in ("stof_version", "stof_last_error"):
             getattr(loaded, name).argtypes = []
             getattr(loaded, name).restype = ctypes.c_char_p

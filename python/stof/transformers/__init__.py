@@ -8,6 +8,15 @@ Masks stay expressions: no array of [batch, heads, queries, keys] is made. docs/
 what is honoured and what is refused.
 """
 
+try:
+    import torch as _torch  # noqa: F401
+    from transformers import AttentionMaskInterface as _needed  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"stof.transformers: expected torch and transformers 5 or newer, got: {error}; install them: "
+        "pip install torch transformers"
+    ) from None
+
 from .host_mask import HostMask
 from .registration import register
 from .sparse import sparse_mask

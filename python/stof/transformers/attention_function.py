@@ -113,6 +113,10 @@ def _undescribed(module: Any, q_length: int, kv_length: int, what: str) -> Any:
     return also
 
 
+def _has_sparse(module: Any) -> bool:
+    return sparse.of_config(getattr(module, "config", None)) is not None
+
+
 def _checked_tensor(given: torch.Tensor) -> torch.Tensor:
     if given.dtype == torch.bool or given.is_floating_point():
         return given
@@ -171,7 +175,7 @@ def stof_attention(
         out = _masked(query, key, value, attention_mask, also, bias, options)
     else:
         given, also = attention_mask, None
-        if given.dtype == JOINED_ROW:
+        if given.dtype == JOINED_ROW and given.shape[2] == 1 and _has_sparse(module):
             given = given.bool()
         else:
             given = _checked_tensor(given)

@@ -10,8 +10,8 @@ from torch.nn.attention.flex_attention import BlockMask
 
 #: The element type of rows that stof_mask has joined with the user's sparse mask (0 is hidden). They
 #: travel as tensors through graphs and models, which keep no other mark, and must not be taken for
-#: masks of the caller's, which nobody has joined.
-JOINED_ROW = torch.int8
+#: masks of the caller's, which nobody has joined: it is a type that masks never have.
+JOINED_ROW = torch.uint16
 
 
 class HostMask(BlockMask):

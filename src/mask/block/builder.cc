@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/bits.h"
+#include "core/cancel.h"
 #include "core/check.h"
 #include "mask/block/bitmap.h"
 #include "mask/block/pattern.h"
@@ -80,6 +81,7 @@ BlockPattern BlockMaskBuilder::build_pattern(std::int64_t b, std::int64_t h) {
   const std::int64_t shift =
       period == 0 ? num_tile_rows_ : std::lcm(period, kOuterTile) / kOuterTile;
   for (std::int64_t row = 0; row < num_tile_rows_; ++row) {
+    check_cancelled();
     q_begin_ = row * kOuterTile;
     q_end_ = std::min(q_begin_ + kOuterTile, shape_.seq_q);
     if (row >= shift && q_end_ - q_begin_ == kOuterTile)

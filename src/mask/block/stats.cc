@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/bits.h"
+#include "core/cancel.h"
 #include "core/check.h"
 #include "mask/block/bitmap.h"
 #include "mask/block/census.h"
@@ -54,6 +55,7 @@ class PatternCensus {
     PatternTotals totals;
     const std::int64_t tile_rows = mask_.num_tile_rows();
     for (std::int64_t row = 0; row < tile_rows; ++row) {
+      check_cancelled();
       count_row(pattern, row, totals);
       if (row % 2 == 0)
         totals.by_128 += census_of_row_pair(pattern, row, tile_rows, mask_.num_tile_cols());

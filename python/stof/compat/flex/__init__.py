@@ -8,7 +8,13 @@ all pairs is made. docs/python.md says what can be traced.
 
 from typing import Any
 
-import torch
+try:
+    import torch
+except ImportError:
+    raise ImportError(
+        "stof.compat.flex: expected torch 2.6 or newer, got none; install it, or make masks by "
+        "stof.masks"
+    ) from None
 
 try:
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex as _

@@ -1,5 +1,7 @@
 """What stof cannot honour is an error that names it."""
 
+import contextlib
+
 import pytest
 import torch
 
@@ -64,10 +66,17 @@ def test_arguments_may_be_declared_harmless():
         stof.transformers.register(ignore="another")
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
-def test_masks_of_integers(dtype):
-    with pytest.raises(stof.InvalidArgument, match="attention_mask: expected booleans.*bool()"):
-        call(attention_mask=torch.ones(1, 1, 4, 4, dtype=dtype, device=DEVICE))
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.int8, torch.uint16])
+@pytest.mark.parametrize("sparse", [None, "window(2, 0)"])
+def test_masks_of_integers(dtype, sparse):
+    """Whether or not a sparse mask is set, whose rows travel in an element type of their own."""
+    given = torch.ones(1, 1, 4, 4, device=DEVICE).to(dtype)
+    block = contextlib.nullcontext() if sparse is None else stof.transformers.sparse_mask(sparse)
+    with (
+        block,
+        pytest.raises(stof.InvalidArgument, match="attention_mask: expected booleans.*bool()"),
+    ):
+        call(attention_mask=given)
 
 
 def test_padding_is_not_planned_for_in_a_cuda_graph(monkeypatch):

@@ -93,8 +93,8 @@ def buckets(distance, number, reach, both):
 
 
 def assert_close(got, expected, dtype="float32", what="out"):
-    """Where both are finite the worst difference is within tolerance of the largest value; elsewhere
-    they are equal."""
+    """Where both are finite the worst difference is within tolerance of the largest value, and the norm of
+    all within that of the expected; elsewhere they are equal."""
     got = np.asarray(got, np.float64)
     expected = np.asarray(expected, np.float64)
     assert got.shape == expected.shape, (what, got.shape, expected.shape)
@@ -102,8 +102,12 @@ def assert_close(got, expected, dtype="float32", what="out"):
     np.testing.assert_array_equal(np.isfinite(got), finite, err_msg=what)
     np.testing.assert_array_equal(got[~finite], expected[~finite], err_msg=what)
     size = max(1.0, np.abs(expected[finite]).max(initial=0.0))
-    worst = np.abs(got[finite] - expected[finite]).max(initial=0.0)
+    difference = got[finite] - expected[finite]
+    worst = np.abs(difference).max(initial=0.0)
     assert worst <= TOLERANCE[dtype] * size, (what, worst, size)
+    # One element may be off by that much, not all of them.
+    norm = np.linalg.norm(expected[finite])
+    assert np.linalg.norm(difference) <= TOLERANCE[dtype] * max(norm, size), (what, "as a whole")
 
 
 def arrays(

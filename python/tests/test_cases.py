@@ -1,5 +1,7 @@
 """Small inputs that other systems got wrong, through NumPy. The numbers are only names here."""
 
+import mmap
+
 import numpy as np
 import oracle
 import pytest
@@ -101,17 +103,44 @@ def test_08_long_plans_are_small():
     assert masks.window(256, 0).stats(96000)["memory_bytes"] < 64 << 20
 
 
-def test_09_offsets_past_2_to_the_31():
-    # Stride-0 memory stands for a cache of [rows, B, D] whose last rows lie beyond 2^31 elements.
-    seq = 46341
-    mask = masks.window(1, 0).bind(seq)
-    assert mask.keys(seq - 1, seq) == [seq - 2, seq - 1]
-    stored = np.broadcast_to(np.float32(1), (3, 1 << 30))
-    k = np.lib.stride_tricks.as_strided(stored, (1, 1, 3, 8), (0, 0, 0, 0))
-    q, _, v = oracle.arrays(9, 1, 1, 3, 3, 8)
-    agrees(q, k.copy(), v, None, None)
-    whole = np.lib.stride_tricks.as_strided(v, (1, 1, 1, 8), ((1 << 33), (1 << 33), 1 << 33, 4))
-    agrees(q, np.ascontiguousarray(k[:, :, :1]), whole, None, None)
+def far_apart(shape, strides, dtype):
+    """Memory of an array whose elements lie past 2^31; pages that nobody touches do not exist."""
+    dtype = np.dtype(dtype)
+    elements = 1 + sum((n - 1) * step for n, step in zip(shape, strides))
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    memory = mmap.mmap(-1, elements * dtype.itemsize, flags=private)
+    steps = [step * dtype.itemsize for step in strides]
+    return np.lib.stride_tricks.as_strided(np.frombuffer(memory, dtype), shape, steps)
+
+
+@pytest.mark.parametrize("axis", ["rows", "heads", "batch"])
+def test_09_offsets_past_2_to_the_31(axis):
+    """A cache of [rows, B, D] and the like; every stride but one is small."""
+    shape, far = (2, 2, 3, 8), (1 << 31) + 8
+    strides = dict(rows=(16, 8, far, 1), heads=(24, far, 8, 1), batch=(far, 24, 8, 1))[axis]
+    q, k, v = oracle.arrays(9, *shape[:2], 3, 3, 8)
+    apart = [far_apart(shape, strides, np.float32) for _ in range(3)]
+    for memory, values in zip(apart, (q, k, v)):
+        memory[...] = values
+    expected, _ = agrees(q, k, v, "causal", np.tri(3, dtype=bool))
+    np.testing.assert_array_equal(stof.attention(*apart, "causal"), expected)
+    plan = stof.plan("causal", batch=2, num_heads=2, seq_q=3, head_dim=8, dtype="float32")
+    out = far_apart(shape, strides, np.float32)
+    plan.run(*apart, out=out)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_09_masks_past_2_to_the_31():
+    assert masks.window(1, 0).bind(46341).keys(46340, 46341) == [46339, 46340]
+    q, k, v = oracle.arrays(9, 2, 1, 4, 6, 8)
+    seen = np.random.default_rng(9).random((2, 1, 4, 6)) < 0.5
+    apart = far_apart(seen.shape, ((1 << 31) + 24, 24, 6, 1), bool)
+    apart[...] = seen
+    agrees(q, k, v, apart, seen)
+    table = far_apart((2, 4), ((1 << 31) + 4, 1), np.int32)
+    table[...] = [[0, 0, 1, 1], [0, 1, 1, 1]]
+    mask = masks.predicate("t[b, q] == t[b, k]", t=table)
+    assert mask.bind(4, batch=2).keys(3, 4, batch=1) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("extents", [(1, 1), (2, 1), (1, 2), (2, 2)])
@@ -168,7 +197,7 @@ def test_14_block_lists_unsorted_ragged_and_repeated():
 
 
 @pytest.mark.parametrize("block", [(16, 16), (32, 32), (64, 64), (96, 96), (64, 128), (128, 64)])
-@pytest.mark.parametrize("width", [64, 192])
+@pytest.mark.parametrize("width", [64, 128, 192, 256])
 def test_15_block_sizes(block, width):
     seq = 200
     rows_, columns = (-(-seq // n) for n in block)

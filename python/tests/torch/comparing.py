@@ -44,7 +44,7 @@ def reference(q, k, v, visible, scale=None, softcap=0.0, bias=None, sink=None):
 
 
 def assert_close(got, expected, dtype=None, factor=1.0):
-    """Infinities and NaN by value first, then the worst element."""
+    """Infinities and NaN by value first, then the worst element, then the whole tensor's relative error."""
     got, expected = got.double().cpu(), expected.double().cpu()
     assert got.shape == expected.shape
     finite = torch.isfinite(expected)
@@ -54,3 +54,7 @@ def assert_close(got, expected, dtype=None, factor=1.0):
     largest = float(expected[finite].abs().max()) if bool(finite.any()) else 0.0
     allowed = factor * TOLERANCE[dtype or DTYPE] * max(1.0, largest)
     assert worst <= allowed, f"off by {worst}, allowed {allowed}"
+    norm = float(torch.linalg.vector_norm(expected[finite]))
+    whole = float(torch.linalg.vector_norm((got - expected)[finite]))
+    allowed = factor * TOLERANCE[dtype or DTYPE] * max(norm, 1.0, largest)
+    assert whole <= allowed, f"as a whole off by {whole}, allowed {allowed}"

@@ -64,6 +64,25 @@ def as_float(trace: Trace, x: Any) -> Symbol:
     return trace.node(f"float({x.text})", ATOM, "float")
 
 
+#: Up to where all integers are numbers of the type.
+_EXACT_INTEGERS = {torch.float16: 1 << 11, torch.bfloat16: 1 << 8}
+
+
+def as_narrow_float(trace: Trace, x: Any, dtype: Any) -> Symbol:
+    """Expressions compute in float32, so this is for what needs no rounding, and for constants."""
+    if x.value is not None:
+        return trace.constant(float(torch.tensor(float(x.value)).to(dtype)))
+    if x.kind != "float":
+        number = as_int(trace, x)
+        least, greatest = bounds(number)
+        if -_EXACT_INTEGERS[dtype] <= least and greatest <= _EXACT_INTEGERS[dtype]:
+            return as_float(trace, number)
+    raise CannotTrace(
+        f"conversion to {dtype}, which rounds; expressions compute in float32, so convert to "
+        "torch.float32, or leave the conversion out"
+    )
+
+
 def convert(trace: Trace, x: Any, dtype: Any) -> Symbol:
     if dtype == torch.bool:
         return as_bool(trace, x)
@@ -74,8 +93,10 @@ def convert(trace: Trace, x: Any, dtype: Any) -> Symbol:
         if x.value is not None and math.isfinite(x.value):
             return trace.constant(int(x.value), dtype)
         return typed(trace, trace.node(f"int({x.text})", ATOM, "int"), dtype, limits(dtype))
-    if dtype in (torch.float16, torch.bfloat16, torch.float32):
-        return as_float(trace, x)  # narrower floats are computed in float32
+    if dtype == torch.float32:
+        return as_float(trace, x)
+    if dtype in _EXACT_INTEGERS:
+        return as_narrow_float(trace, x, dtype)
     raise CannotTrace(f"conversion to {dtype}: expressions have bool, 64-bit integers and float32")
 
 

@@ -202,3 +202,27 @@ def test_score_texts_mean_what_the_functions_do(name):
         got = numpy.where(visible, got, -numpy.inf)
     assert numpy.array_equal(numpy.isinf(got), numpy.isinf(expected))
     assert numpy.allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_conversions_to_narrow_floats(dtype):
+    """Expressions compute in float32: what would be rounded is refused, constants are rounded."""
+    small = on_device([3, 5, 7])
+
+    def text(mod):
+        return trace_score(mod, PLACE, Memo()).text
+
+    for rounds in (
+        lambda score, b, h, q, kv: score.to(dtype),
+        lambda score, b, h, q, kv: (score * 0.5).type(dtype) + score,
+        lambda score, b, h, q, kv: score + q.to(dtype),
+        lambda score, b, h, q, kv: score + small[h].to(dtype),
+    ):
+        with pytest.raises(CannotTrace, match=f"conversion to {dtype}, which rounds"):
+            text(rounds)
+    assert "float(" in text(lambda score, b, h, q, kv: score + (q > kv).to(dtype))
+    assert "float(" in text(lambda score, b, h, q, kv: score + small[h].to(torch.int8).to(dtype) * 0)
+    rounded = float(torch.tensor(0.1, dtype=dtype))
+    assert str(numpy.float32(rounded))[:7] in text(
+        lambda score, b, h, q, kv: score + torch.tensor(0.1, dtype=dtype)
+    )

@@ -14,14 +14,20 @@ from transformers import (
     BertModel,
     Gemma2Config,
     Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
     GptOssConfig,
     GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Llama4ForCausalLM,
+    Llama4TextConfig,
     MistralConfig,
     MistralForCausalLM,
+    ModernBertConfig,
+    ModernBertModel,
     T5Config,
     T5ForConditionalGeneration,
     ViTConfig,
@@ -64,6 +70,29 @@ CASES = {
             query_pre_attn_scalar=4,
         ),
     ),
+    "gemma3": (  # a layer with a window, then one without
+        Gemma3ForCausalLM,
+        lambda: Gemma3TextConfig(
+            **_DECODER, head_dim=16, sliding_window=5, query_pre_attn_scalar=4,
+            layer_types=["sliding_attention", "full_attention"],
+        ),
+    ),
+    "llama4": (  # a layer of chunks, then one without positions
+        Llama4ForCausalLM,
+        lambda: Llama4TextConfig(
+            **_DECODER, head_dim=16, attention_chunk_size=5, intermediate_size_mlp=96,
+            num_local_experts=2, num_experts_per_tok=1,
+            layer_types=["chunked_attention", "full_attention"], no_rope_layers=[1, 0],
+        ),
+    ),
+    "modernbert": (  # a layer that sees everything, then one with a window on both sides
+        ModernBertModel,
+        lambda: ModernBertConfig(
+            **{k: v for k, v in _COMMON.items() if k != "initializer_range"},
+            initializer_range=SPREAD, initializer_cutoff_factor=1.0, local_attention=6,
+            max_position_embeddings=128, cls_token_id=1, sep_token_id=2,
+        ),
+    ),
     "gpt_oss": (
         GptOssForCausalLM,
         lambda: GptOssConfig(
@@ -86,6 +115,8 @@ CASES = {
     ),
 }  # fmt: skip
 CAUSAL = ("gpt2", "llama", "mistral", "gemma2", "gpt_oss")
+#: Models whose layers' masks differ, which their own tests run.
+MIXED = ("modernbert", "gemma3", "llama4")
 TEXT = ("bert", *CAUSAL)
 
 

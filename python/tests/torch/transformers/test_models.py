@@ -9,6 +9,7 @@ from comparing import assert_close, randn, reference
 from models import (
     CASES,
     CAUSAL,
+    MIXED,
     MODEL_DTYPE,
     MODEL_DTYPES,
     TEXT,
@@ -37,6 +38,32 @@ def outputs(name, dtype, **arguments):
 def test_logits(name, side, dtype):
     mask = padding(side)
     assert_as_eager(*outputs(name, dtype, attention_mask=mask), dtype, keep=mask)
+
+
+@pytest.mark.parametrize("side", ["none", "left", "right"])
+@pytest.mark.parametrize("name", MIXED)
+def test_models_whose_layers_have_masks_of_their_own(name, side):
+    mask = padding(side)
+    assert_as_eager(*outputs(name, MODEL_DTYPE, attention_mask=mask), MODEL_DTYPE, keep=mask)
+
+
+@pytest.mark.parametrize(
+    "name, field, other",
+    [("modernbert", "local_attention", 64), ("gemma3", "sliding_window", 64),
+     ("llama4", "attention_chunk_size", 64)],
+)  # fmt: skip
+def test_their_windows_and_chunks_matter(name, field, other):
+    """The test above could tell."""
+    ids = inputs(name)["input_ids"]
+    with torch.no_grad():
+        results = [
+            made(ids)[0]
+            for made in (
+                model(name, "stof", MODEL_DTYPE),
+                make(name, "stof", MODEL_DTYPE, **{field: other}),
+            )
+        ]
+    assert float((results[0] - results[1]).abs().max()) > 0.05
 
 
 @pytest.mark.parametrize("dtype", MODEL_DTYPES, ids=str)

@@ -39,6 +39,20 @@ def test_attention(name, dtype):
 
 
 @pytest.mark.parametrize("name", MASKS)
+def test_attention_of_torchs_other_function(name):
+    """scaled_dot_product_attention with an array of all pairs."""
+    case = MASKS[name]()
+    q, k, v = qkv(case)
+    visible = torch_pairs(*case).to(DEVICE)
+    with torch.no_grad():
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            *(x.float() for x in (q, k, v)), attn_mask=visible
+        )
+    expected = expected.masked_fill(~visible.any(-1, keepdim=True), 0.0)  # NaN in some versions
+    assert_close(flex_attention(q, k, v, block_mask=traced(case)), expected)
+
+
+@pytest.mark.parametrize("name", MASKS)
 def test_block_mask_of_torch(name):
     case = MASKS[name]()
     block_mask = torch_lists(case.mod, case)

@@ -221,7 +221,9 @@ def test_conversions_to_narrow_floats(dtype):
         with pytest.raises(CannotTrace, match=f"conversion to {dtype}, which rounds"):
             text(rounds)
     assert "float(" in text(lambda score, b, h, q, kv: score + (q > kv).to(dtype))
-    assert "float(" in text(lambda score, b, h, q, kv: score + small[h].to(torch.int8).to(dtype) * 0)
+    assert "float(" in text(
+        lambda score, b, h, q, kv: score + small[h].to(torch.int8).to(dtype) * 0
+    )
     rounded = float(torch.tensor(0.1, dtype=dtype))
     assert str(numpy.float32(rounded))[:7] in text(
         lambda score, b, h, q, kv: score + torch.tensor(0.1, dtype=dtype)

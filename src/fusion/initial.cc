@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "core/check.h"
 
@@ -46,7 +47,7 @@ bool allowed(const Graph& graph, const FrequentSegment& segment, const InitialRu
 }  // namespace
 
 std::vector<FrequentSegment> frequent_segments(const Graph& graph, const Limits& limits) {
-  std::map<Fingerprint, FrequentSegment> found;
+  std::map<std::string, FrequentSegment> found;  // by the hash in hexadecimal
   for (int layer = 0; layer < graph.num_layers(); ++layer) {
     const auto [begin, end] = graph.layer_range(layer);
     for (OperatorId first = begin; first <= end; ++first)
@@ -54,11 +55,12 @@ std::vector<FrequentSegment> frequent_segments(const Graph& graph, const Limits&
         if (!legality(graph, first, last, limits).empty()) continue;
         const Segment segment = make_segment(graph, first, last, limits);
         const Fingerprint hash = segment_hash(graph, segment);
-        FrequentSegment& entry = found[hash];
+        FrequentSegment& entry = found[hash.hex()];
         if (entry.count++ == 0) entry = {hash, first, last, 1, saved_bytes(graph, segment)};
       }
   }
   std::vector<FrequentSegment> segments;
+  segments.reserve(found.size());
   for (const auto& [hash, segment] : found) segments.push_back(segment);
   std::sort(segments.begin(), segments.end(),
             [&](const FrequentSegment& a, const FrequentSegment& b) {
@@ -95,8 +97,9 @@ Scheme initial_scheme(const Graph& graph, const Limits& limits, const InitialRul
       const Segment here = make_segment(graph, first, first + span, limits);
       if (segment_hash(graph, here) != segment.hash) continue;
       std::fill(from, from + span + 1, true);
-      for (OperatorId i = 0; i <= span; ++i)
-        length[static_cast<std::size_t>(first - begin + i)] = i == 0 ? span + 1 : 0;
+      const auto start = length.begin() + (first - begin);
+      std::fill(start, start + span + 1, 0);
+      *start = span + 1;
     }
   }
   std::erase(length, 0);

@@ -2,15 +2,15 @@
 // From token states to one vector a text. A block takes 256 columns of one text: its eight warps walk
 // every eighth row, then add up through shared memory in a fixed order.
 
-#include "norm/row.cuh"
+#include "elementwise/pack.cuh"
 
 namespace stof {
 
 enum class Pooling { kMean, kCls, kMax };
 
-/// Mirrored by src/backend/cuda/rows/row_kernels.cc.
+/// Mirrored by src/backend/cuda/rows/pooling.cc.
 struct PoolingParams {
-  const Pack* x;       // [rows, width]
+  const Pack<8>* x;    // [rows, width]
   const i64* offsets;  // [texts + 1]: text i has the rows offsets[i] .. offsets[i + 1], at least one
   float* out;          // [texts, width]
   i32 blocks_per_text;

@@ -4,6 +4,7 @@
 // norm no thread waits for another.
 
 #include "elementwise/activation.cuh"
+#include "elementwise/pack.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/types.cuh"
 
@@ -46,19 +47,13 @@ struct RowProgramParams {
   float epsilon;
 };
 
-/// kVector elements, one memory transaction of a thread.
-template <int kVector>
-struct alignas(2 * kVector) VectorPack {
-  u32 words[kVector / 2];
-};
-
 /// Config: Element, kWidth (columns), kVector (8 or 4, divides kWidth), kWarps of a row, kRows of a
 /// block (1 where kWarps > 1), kCount and instruction(i).
 template <class Config>
 struct ProgramRow {
   using Element = typename Config::Element;
   static constexpr int kVector = Config::kVector;
-  using Packed = VectorPack<kVector>;
+  using Packed = Pack<kVector>;
   static constexpr int kPacks = Config::kWidth / kVector;
   static constexpr int kThreads = 32 * Config::kWarps;  // of a row
   static constexpr int kSteps = (kPacks + kThreads - 1) / kThreads;
@@ -93,12 +88,7 @@ struct ProgramRow {
 
   /// Pack `at` of a row of elements.
   static __device__ __forceinline__ void load(const void* row, int at, float (&out)[kVector]) {
-    const Packed packed = static_cast<const Packed*>(row)[at];
-#pragma unroll
-    for (int i = 0; i < kVector / 2; ++i) {
-      out[2 * i] = Element::low(packed.words[i]);
-      out[2 * i + 1] = Element::high(packed.words[i]);
-    }
+    unpack<Element>(static_cast<const Packed*>(row)[at], out);
   }
 
   /// The same of a row of float32 where `kWide`.
@@ -145,11 +135,7 @@ struct ProgramRow {
 
   __device__ __forceinline__ void store(void* row) const {
     for_each_pack([&](int step, int at) {
-      Packed packed;
-#pragma unroll
-      for (int i = 0; i < kVector / 2; ++i)
-        packed.words[i] = Element::pack(values[step][2 * i], values[step][2 * i + 1]);
-      static_cast<Packed*>(row)[at] = packed;
+      static_cast<Packed*>(row)[at] = pack<Element>(values[step]);
     });
   }
 

@@ -2,20 +2,18 @@
 // BERT's stack of layers on the CPU, in float32.
 
 #include <string>
-#include <vector>
 
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/ops/embedding.h"
-#include "model/bert_weights.h"
+#include "exec/cpu_session.h"
+#include "model/bert_graph.h"
 #include "model/encoder.h"
-#include "stof/attention.h"
 
 namespace stof::model {
 
 /// Immutable; safe from several threads.
 class BertEncoder final : public Encoder {
  public:
-  BertEncoder(BertWeights weights, const BertConfig& config);
+  BertEncoder(BertWeights weights, const BertConfig& config,
+              const exec::SessionOptions& options = {});
 
   const BertConfig& config() const override { return config_; }
   std::string place() const override { return "CPU, float32"; }
@@ -27,19 +25,10 @@ class BertEncoder final : public Encoder {
                 EncoderTiming& timing) const override;
 
  private:
-  struct Layer {
-    cpu::Linear query_key_value;   ///< [3 hidden, hidden]: one product instead of three
-    cpu::Linear attention_output;  ///< adds to the residual stream, as does `output`
-    cpu::LayerNorm attention_norm;
-    cpu::Linear intermediate, output;
-    cpu::LayerNorm output_norm;
-  };
-  Layer make_layer(const BertWeights::Layer& weights) const;
-  cpu::LayerNorm make_norm(const BertWeights::Norm& norm) const;
-
   BertConfig config_;
-  BertWeights weights_;  ///< embeddings and norms are read where they are
-  std::vector<Layer> layers_;
+  BertWeights weights_;  ///< read where they are
+  GraphWeights bound_;   ///< into weights_, and what is made of several
+  mutable exec::CpuSession session_;
 };
 
 }  // namespace stof::model

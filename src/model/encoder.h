@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cpu/ops/pooling.h"
+#include "exec/batch.h"
 #include "model/bert_config.h"
 #include "stof/mask.h"
 #include "stof/tensor.h"
@@ -24,6 +25,9 @@ struct PackedTexts {
   std::int64_t num_texts() const {
     return offsets.empty() ? 0 : static_cast<std::int64_t>(offsets.size()) - 1;
   }
+
+  /// What a session runs on; views into this.
+  exec::Batch batch(const mask::Mask& mask) const;
 
   /// Throws InvalidArgument naming the first token whose id or position the model does not know.
   void validate(const BertConfig& config) const;

@@ -20,4 +20,12 @@ void PackedTexts::validate(const BertConfig& config) const {
                config.vocab_size, config.max_positions, ids[t], positions[t]);
 }
 
+exec::Batch PackedTexts::batch(const mask::Mask& mask) const {
+  const Dims rows = {num_tokens()};
+  return {{{"ids", {ids.data(), DType::kInt32, rows}},
+           {"positions", {positions.data(), DType::kInt32, rows}}},
+          offsets,
+          mask};
+}
+
 }  // namespace stof::model

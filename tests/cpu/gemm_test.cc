@@ -24,15 +24,19 @@ std::vector<float> random_values(std::size_t size, unsigned seed) {
   return values;
 }
 
-double activate(Activation activation, double x) {
-  switch (activation) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
+double apply(PostOp op, double x, double operand) {
+  switch (op) {
+    case PostOp::kAdd:
+      return x + operand;
+    case PostOp::kMultiply:
+      return x * operand;
+    case PostOp::kSilu:
+      return x / (1 + std::exp(-x));
+    case PostOp::kRelu:
       return x > 0 ? x : 0;
-    case Activation::kGeluErf:
+    case PostOp::kGeluErf:
       return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
-    case Activation::kGeluTanh:
+    case PostOp::kGeluTanh:
       return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
   }
   return NAN;
@@ -40,37 +44,47 @@ double activate(Activation activation, double x) {
 
 struct Case {
   std::int64_t rows, in, out;
-  Activation activation = Activation::kNone;
-  Store store = Store::kReplace;
+  std::vector<PostOp> post_ops = {};
   int num_threads = 0;
+  bool has_bias = true;
+  PackedWeight::Layout layout = PackedWeight::Layout::kPacked;
 };
 
 /// Runs one layer and compares every element with a plain double loop.
 void check(const Case& c) {
-  SCOPED_TRACE(::testing::Message()
-               << c.rows << "x" << c.in << "x" << c.out << " activation "
-               << static_cast<int>(c.activation) << " threads " << c.num_threads);
+  SCOPED_TRACE(::testing::Message() << c.rows << "x" << c.in << "x" << c.out << ", "
+                                    << c.post_ops.size() << " post-ops, threads " << c.num_threads);
   const auto size = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
   const std::vector<float> x = random_values(size(c.rows, c.in), 1),
                            w = random_values(size(c.out, c.in), 2),
                            b = random_values(size(c.out, 1), 3);
+  std::vector<std::vector<float>> operands;
+  std::vector<const float*> pointers;
+  for (const PostOp op : c.post_ops)
+    if (op == PostOp::kAdd || op == PostOp::kMultiply)
+      operands.push_back(random_values(size(c.rows, c.out), 4 + static_cast<unsigned>(op)));
+  for (const auto& operand : operands) pointers.push_back(operand.data());
   std::vector<float> y(size(c.rows, c.out), std::numeric_limits<float>::quiet_NaN());
-  if (c.store == Store::kAdd) y = random_values(y.size(), 4);
-  const std::vector<float> before = y;
-  const Linear layer({w.data(), DType::kFloat32, {c.out, c.in}},
-                     {b.data(), DType::kFloat32, {c.out}}, c.activation, c.store);
+  const TensorView weight(w.data(), DType::kFloat32, {c.out, c.in});
+  const Linear layer(std::make_shared<const PackedWeight>(weight, c.layout),
+                     c.has_bias ? TensorView(b.data(), DType::kFloat32, {c.out}) : TensorView(),
+                     c.post_ops);
   const ThreadScope threads(c.num_threads);
-  layer.run(x.data(), c.rows, y.data());
+  layer.run(x.data(), c.rows, y.data(), pointers);
   for (std::int64_t r = 0; r < c.rows; ++r)
     for (std::int64_t o = 0; o < c.out; ++o) {
       const auto at = static_cast<std::size_t>(r * c.out + o);
-      double sum = b[static_cast<std::size_t>(o)];
+      double expected = c.has_bias ? b[static_cast<std::size_t>(o)] : 0;
       for (std::int64_t i = 0; i < c.in; ++i)
-        sum += static_cast<double>(x[static_cast<std::size_t>(r * c.in + i)]) *
-               w[static_cast<std::size_t>(o * c.in + i)];
-      double expected = activate(c.activation, sum);
-      if (c.store == Store::kAdd) expected += before[at];
-      ASSERT_NEAR(y[at], expected, 4e-6 * std::sqrt(static_cast<double>(c.in)) + 1e-6)
+        expected += static_cast<double>(x[static_cast<std::size_t>(r * c.in + i)]) *
+                    w[static_cast<std::size_t>(o * c.in + i)];
+      std::size_t next = 0;
+      for (const PostOp op : c.post_ops) {
+        const bool reads = op == PostOp::kAdd || op == PostOp::kMultiply;
+        expected = apply(op, expected, reads ? operands[next++][at] : 0);
+      }
+      const double bound = 4e-6 * std::sqrt(static_cast<double>(c.in)) + 1e-6;
+      ASSERT_NEAR(y[at], expected, bound * std::max(1.0, std::abs(expected) / 4))
           << "row " << r << " column " << o;
     }
 }
@@ -81,20 +95,23 @@ TEST(Linear, EqualsAPlainLoopForEveryShape) {
       check({rows, in, out});
 }
 
-TEST(Linear, AppliesTheActivationAsked) {
-  for (const Activation activation :
-       {Activation::kRelu, Activation::kGeluErf, Activation::kGeluTanh})
-    check({19, 32, 48, activation});
+TEST(Linear, AppliesThePostOpsAskedInTheirOrder) {
+  for (const PostOp op : {PostOp::kRelu, PostOp::kGeluErf, PostOp::kGeluTanh, PostOp::kSilu,
+                          PostOp::kAdd, PostOp::kMultiply})
+    check({19, 32, 48, {op}});
+  check({1, 7, 5, {PostOp::kAdd}});
+  check({19, 32, 48, {PostOp::kSilu, PostOp::kMultiply, PostOp::kAdd}});
+  check({19, 32, 48, {PostOp::kAdd, PostOp::kRelu}});
 }
 
-TEST(Linear, AddsToWhatIsThere) {
-  check({19, 32, 48, Activation::kNone, Store::kAdd});
-  check({1, 7, 5, Activation::kNone, Store::kAdd});
+TEST(Linear, TakesWeightsAsTheyAreAndNoBias) {
+  for (const auto layout : {PackedWeight::Layout::kPacked, PackedWeight::Layout::kPlain})
+    for (const bool has_bias : {false, true})
+      check({33, 48, 40, {PostOp::kGeluErf, PostOp::kAdd}, 0, has_bias, layout});
 }
 
 TEST(Linear, GivesTheSameWithAnyNumberOfThreads) {
-  for (const int num_threads : {1, 2, 3})
-    check({65, 48, 64, Activation::kGeluErf, Store::kReplace, num_threads});
+  for (const int num_threads : {1, 2, 3}) check({65, 48, 64, {PostOp::kGeluErf}, num_threads});
 }
 
 TEST(Linear, TellsErfFromTanh) {
@@ -102,8 +119,8 @@ TEST(Linear, TellsErfFromTanh) {
   const float one = 1, zero = 0, x = 2;
   const TensorView weight(&one, DType::kFloat32, {1, 1}), bias(&zero, DType::kFloat32, {1});
   float erf = 0, tanh = 0;
-  Linear(weight, bias, Activation::kGeluErf).run(&x, 1, &erf);
-  Linear(weight, bias, Activation::kGeluTanh).run(&x, 1, &tanh);
+  Linear(weight, bias, {PostOp::kGeluErf}).run(&x, 1, &erf);
+  Linear(weight, bias, {PostOp::kGeluTanh}).run(&x, 1, &tanh);
   EXPECT_NEAR(erf, 1.9544997, 1e-6);
   EXPECT_NEAR(tanh, 1.9545977, 1e-6);
 }
@@ -140,8 +157,9 @@ TEST(Linear, RefusesOperandsThatDoNotMatch) {
   EXPECT_THROW(
       Linear({data.data(), DType::kFloat32, {4, 8}, {1, 4}}, {data.data(), DType::kFloat32, {4}}),
       Error);
-  EXPECT_THROW(Linear(weight, {data.data(), DType::kFloat32, {4}}, Activation::kRelu, Store::kAdd),
-               Error);
+  float y[4];
+  const Linear adds(weight, {data.data(), DType::kFloat32, {4}}, {PostOp::kAdd});
+  EXPECT_THROW(adds.run(data.data(), 1, y), Error);
 }
 
 }  // namespace

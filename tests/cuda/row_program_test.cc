@@ -17,6 +17,7 @@
 #include "norm/row_program.cuh"
 #undef __shared__
 #define __shared__
+#include "backend/cuda/rows/pooling.h"
 #include "jit/nvrtc.h"
 #include "stof/error.h"
 
@@ -275,6 +276,23 @@ TEST(RowProgramConfig, RefusesWhatItHasNoKernelFor) {
   config = {DType::kFloat16, 768, {{HostStep::kLayerNorm, 11}}};
   EXPECT_THAT(message(config), HasSubstr("operand 11"));
   EXPECT_TRUE(row_program_configs(DType::kFloat16, 12, kNorm, 1, 132).empty());
+}
+
+TEST(Pooling, CompilesWithoutSpillsUnderNamesThatTellAllApart) {
+  std::set<std::string> names, texts;
+  for (const DType element : {DType::kFloat16, DType::kBFloat16})
+    for (const std::int64_t width : {24, 384, 1032})
+      for (const cuda::KernelSource& source : cuda::PoolingKernels::sources(element, width)) {
+        EXPECT_EQ(names.insert(source.name).second, texts.insert(source.text).second);
+        if (width != 384) continue;
+        const auto module = jit::Nvrtc::instance().compile(source.name, source.text, "sm_80");
+        const jit::ResourceReport report = jit::parse_resources(module.log);
+        EXPECT_GT(report.registers, 0) << source.name;
+        EXPECT_EQ(report.spill_bytes, 0) << source.name;
+      }
+  EXPECT_EQ(names.size(), 18u);
+  EXPECT_THROW(cuda::PoolingKernels::sources(DType::kFloat16, 12), Error);
+  EXPECT_THROW(cuda::PoolingKernels::sources(DType::kFloat32, 384), Error);
 }
 
 }  // namespace

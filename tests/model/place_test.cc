@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/cuda/batch_plans.h"
 #include "model/tiny_bert.h"
 #include "stof/error.h"
 #include "stof/gpu_info.h"
@@ -55,19 +54,6 @@ TEST_F(PlaceTest, SaysWhatIsMissingOfAGpu) {
   const TextEncoder encoder = TextEncoder::load(folder_.path(), {Place::kAuto, {}});
   EXPECT_EQ(encoder.place(), "CPU, float32");
   EXPECT_EQ(encoder.place_note(), "");  // nothing to say where there is no GPU
-}
-
-TEST(BatchPlans, PadsRowsByAnEighthAtMostToFewSizes) {
-  std::set<std::int64_t> sizes;
-  for (std::int64_t rows = 1; rows <= 16384; ++rows) {
-    const std::int64_t padded = BatchPlans::padded_rows(rows);
-    EXPECT_GE(padded, rows);
-    EXPECT_LE(padded, rows + std::max<std::int64_t>(7, rows / 8));
-    EXPECT_EQ(padded % 8, 0);
-    EXPECT_EQ(BatchPlans::padded_rows(padded), padded);
-    sizes.insert(padded);
-  }
-  EXPECT_LE(sizes.size(), 8u * 15);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/packed_plan.h"
-#include "backend/cuda/rows/row_kernels.h"
+#include "backend/cuda/rows/pooling.h"
 #include "codegen/plan.h"
 #include "core/check.h"
 
@@ -71,7 +71,7 @@ std::vector<jit::CubinRequest> common_kernels(const CommonKernels& wanted,
         add(config.name(), codegen::emit_attention(config));
     }
     for (const std::int64_t hidden : wanted.hidden_sizes)
-      for (const KernelSource& source : RowKernels::sources(dtype, hidden))
+      for (const KernelSource& source : PoolingKernels::sources(dtype, hidden))
         add(source.name, source.text);
   }
   return requests;

@@ -1,5 +1,8 @@
 #include "backend/cuda/cublaslt.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/check.h"
 #include "jit/dynamic_library.h"
 
@@ -31,6 +34,10 @@ constexpr int kComputeFloat32 = 68;                          // cublasComputeTyp
 constexpr std::int32_t kTranspose = 1;                       // cublasOperation_t
 constexpr int kTransA = 3, kEpilogue = 7, kBiasPointer = 8;  // cublasLtMatmulDescAttributes_t
 constexpr int kMaxWorkspaceBytes = 1;                        // cublasLtMatmulPreferenceAttributes_t
+constexpr int kReductionInFloat32 = 2;                       // cublasLtReductionScheme_t
+
+/// Results asked for; the library gives about eight.
+constexpr int kMaxAlgorithms = 16;
 
 int data_type(DType element) {
   switch (element) {
@@ -147,6 +154,13 @@ class CublasLt {
   Status (*choose)(Handle, Descriptor, Layout, Layout, Layout, Layout, Preference, int,
                    HeuristicResult*,
                    int*) = bind<decltype(choose)>("cublasLtMatmulAlgoGetHeuristic");
+  Status (*read_algorithm)(const Algorithm*, int, void*, std::size_t, std::size_t*) =
+      bind<decltype(read_algorithm)>("cublasLtMatmulAlgoConfigGetAttribute");
+  Status (*write_algorithm)(Algorithm*, int, const void*, std::size_t) =
+      bind<decltype(write_algorithm)>("cublasLtMatmulAlgoConfigSetAttribute");
+  Status (*check_algorithm)(Handle, Descriptor, Layout, Layout, Layout, Layout, const Algorithm*,
+                            HeuristicResult*) =
+      bind<decltype(check_algorithm)>("cublasLtMatmulAlgoCheck");
   Status (*multiply)(Handle, Descriptor, const void*, const void*, Layout, const void*, Layout,
                      const void*, const void*, Layout, void*, Layout, const Algorithm*, void*,
                      std::size_t, void*) = bind<decltype(multiply)>("cublasLtMatmul");
@@ -203,6 +217,26 @@ class MatrixLayout {
   Layout handle_ = nullptr;
 };
 
+/// Attributes of an algorithm in the order of cublasLtMatmulAlgoConfigAttributes_t.
+constexpr int kSplitK = 2, kReduction = 3;
+constexpr std::int32_t GemmAlgorithm::*kAttributes[] = {
+    &GemmAlgorithm::id,        &GemmAlgorithm::tile,    &GemmAlgorithm::split_k,
+    &GemmAlgorithm::reduction, &GemmAlgorithm::swizzle, &GemmAlgorithm::custom,
+    &GemmAlgorithm::stages,    &GemmAlgorithm::inner,   &GemmAlgorithm::cluster};
+
+/// Attributes are of two or four bytes; what an older library does not know stays 0.
+GemmAlgorithm numbers_of(const CublasLt& library, const Algorithm& algorithm) {
+  GemmAlgorithm numbers;
+  for (int i = 0; i < static_cast<int>(std::size(kAttributes)); ++i) {
+    std::int32_t value = 0;  // little-endian: a short fills the low half
+    std::size_t bytes = 0;
+    if (library.read_algorithm(&algorithm, i, nullptr, 0, &bytes) == 0 && bytes <= sizeof value &&
+        library.read_algorithm(&algorithm, i, &value, bytes, &bytes) == 0)
+      numbers.*kAttributes[i] = value;
+  }
+  return numbers;
+}
+
 }  // namespace
 
 std::string GemmShape::describe() const {
@@ -210,9 +244,9 @@ std::string GemmShape::describe() const {
                      residual ? " + residual" : "", epilogue_text(epilogue));
 }
 
-/// Layouts and algorithm of a shape.
-struct GemmPlanner::Choice {
-  Choice(std::shared_ptr<const CublasLt> owner, const GemmShape& s)
+/// Layouts of a shape and the algorithms for it.
+struct GemmPlanner::Known {
+  Known(std::shared_ptr<const CublasLt> owner, const GemmShape& s)
       : cublas(std::move(owner)),
         shape(s),
         weight(*cublas, s.element, s.in, s.out),
@@ -222,11 +256,30 @@ struct GemmPlanner::Choice {
   std::shared_ptr<const CublasLt> cublas;
   GemmShape shape;
   MatrixLayout weight, x, y;
-  Algorithm algorithm{};
+  std::vector<std::pair<GemmAlgorithm, Algorithm>> algorithms;
+
+  void add(const Algorithm& algorithm) {
+    const GemmAlgorithm numbers = numbers_of(*cublas, algorithm);
+    for (const auto& [other, unused] : algorithms)
+      if (other == numbers) return;
+    algorithms.emplace_back(numbers, algorithm);
+  }
+  /// The algorithm with its sum split, where the library takes that.
+  void add_split(const Operation& operation, Algorithm algorithm, std::uint32_t parts) {
+    const std::uint32_t reduction = kReductionInFloat32;
+    HeuristicResult checked{};
+    if (cublas->write_algorithm(&algorithm, kSplitK, &parts, sizeof parts) == 0 &&
+        cublas->write_algorithm(&algorithm, kReduction, &reduction, sizeof reduction) == 0 &&
+        cublas->check_algorithm(cublas->handle(), operation.handle(), weight.handle(), x.handle(),
+                                y.handle(), y.handle(), &algorithm, &checked) == 0 &&
+        checked.state == 0 && checked.workspace_bytes <= GemmPlanner::kWorkspaceBytes)
+      add(algorithm);
+  }
 };
 
 struct Gemm::Impl {
-  std::shared_ptr<const GemmPlanner::Choice> choice;
+  std::shared_ptr<const GemmPlanner::Known> known;
+  Algorithm algorithm;
   Operation operation;
 };
 
@@ -237,17 +290,17 @@ Gemm& Gemm::operator=(Gemm&&) noexcept = default;
 
 void Gemm::run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr workspace,
                CUstream stream, CUdeviceptr residual) const {
-  const GemmPlanner::Choice& choice = *impl_->choice;
-  const CublasLt& cublas = *choice.cublas;
-  STOF_ASSERT((residual != 0) == choice.shape.residual);
-  const float one = 1, old = choice.shape.residual ? 1 : 0;
+  const GemmPlanner::Known& known = *impl_->known;
+  STOF_ASSERT((residual != 0) == known.shape.residual);
+  const CublasLt& cublas = *known.cublas;
+  const float one = 1, zero = 0;
   const auto pointer = device_pointer;
   const Status status = cublas.multiply(
-      cublas.handle(), impl_->operation.handle(), &one, pointer(weight), choice.weight.handle(),
-      pointer(x), choice.x.handle(), &old, pointer(residual != 0 ? residual : y), choice.y.handle(),
-      pointer(y), choice.y.handle(), &choice.algorithm, pointer(workspace),
-      GemmPlanner::kWorkspaceBytes, stream);
-  if (status != 0) cublas.check(status, "computing " + choice.shape.describe());
+      cublas.handle(), impl_->operation.handle(), &one, pointer(weight), known.weight.handle(),
+      pointer(x), known.x.handle(), residual != 0 ? &one : &zero,
+      pointer(residual != 0 ? residual : y), known.y.handle(), pointer(y), known.y.handle(),
+      &impl_->algorithm, pointer(workspace), GemmPlanner::kWorkspaceBytes, stream);
+  if (status != 0) cublas.check(status, "computing " + known.shape.describe());
 }
 
 GemmPlanner::GemmPlanner(const Device& device) {
@@ -255,49 +308,66 @@ GemmPlanner::GemmPlanner(const Device& device) {
   library_ = std::make_shared<const CublasLt>();
 }
 
+GemmPlanner& GemmPlanner::of(const Device& device) {
+  // Never destroyed: at the end of the process the driver may be gone before our static objects.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& planners = *new std::map<int, std::unique_ptr<GemmPlanner>>;
+  const std::lock_guard lock(mutex);
+  device.use();
+  std::unique_ptr<GemmPlanner>& planner = planners[device.facts().ordinal];
+  if (planner == nullptr) planner.reset(new GemmPlanner(device));
+  return *planner;
+}
+
 std::string GemmPlanner::describe() const { return library_->describe(); }
 
-Gemm GemmPlanner::plan(const GemmShape& shape, CUdeviceptr bias) {
-  std::shared_ptr<const Choice>& choice = choices_[shape.describe()];
-  if (choice == nullptr) choice = choices(shape, bias, 1)[0];
-  return Gemm(std::unique_ptr<Gemm::Impl>(new Gemm::Impl{choice, {*library_, shape, bias}}));
-}
-
-std::vector<Gemm> GemmPlanner::plans(const GemmShape& shape, CUdeviceptr bias, int most) const {
-  std::vector<Gemm> gemms;
-  for (const auto& choice : choices(shape, bias, most))
-    gemms.push_back(
-        Gemm(std::unique_ptr<Gemm::Impl>(new Gemm::Impl{choice, {*library_, shape, bias}})));
-  return gemms;
-}
-
-std::vector<std::shared_ptr<const GemmPlanner::Choice>> GemmPlanner::choices(const GemmShape& shape,
-                                                                             CUdeviceptr bias,
-                                                                             int most) const {
-  STOF_ASSERT((bias != 0) == (shape.epilogue != Epilogue::kNone));
-  const auto described = std::make_shared<Choice>(library_, shape);
-  const Operation operation(*library_, shape, bias);
+std::shared_ptr<const GemmPlanner::Known> GemmPlanner::known(const GemmShape& shape) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const Known>& found = known_[shape.describe()];
+  if (found != nullptr) return found;
+  const auto fresh = std::make_shared<Known>(library_, shape);
+  constexpr CUdeviceptr kAnyAddress = 256;  // aligned as a real bias is; never read
+  const Operation operation(*library_, shape, shape.epilogue == Epilogue::kNone ? 0 : kAnyAddress);
   Preference preference = nullptr;
   library_->check(library_->create_preference(&preference), "choosing an algorithm");
-  const std::size_t limit = kWorkspaceBytes;
+  const std::size_t limit = GemmPlanner::kWorkspaceBytes;
   Status status = library_->set_preference(preference, kMaxWorkspaceBytes, &limit, sizeof limit);
-  std::vector<HeuristicResult> results(static_cast<std::size_t>(most));
-  int found = 0;
+  HeuristicResult results[kMaxAlgorithms] = {};
+  int count = 0;
   if (status == 0)
-    status = library_->choose(library_->handle(), operation.handle(), described->weight.handle(),
-                              described->x.handle(), described->y.handle(), described->y.handle(),
-                              preference, most, results.data(), &found);
+    status = library_->choose(library_->handle(), operation.handle(), fresh->weight.handle(),
+                              fresh->x.handle(), fresh->y.handle(), fresh->y.handle(), preference,
+                              kMaxAlgorithms, results, &count);
   library_->destroy_preference(preference);
-  std::vector<std::shared_ptr<const Choice>> choices;
-  for (int i = 0; status == 0 && i < found; ++i) {
-    if (results[static_cast<std::size_t>(i)].state != 0) continue;
-    const auto choice = std::make_shared<Choice>(library_, shape);
-    choice->algorithm = results[static_cast<std::size_t>(i)].algorithm;
-    choices.push_back(choice);
+  if (status != 0) count = 0;
+  for (int i = 0; i < count; ++i)
+    if (results[i].state == 0) fresh->add(results[i].algorithm);
+  // A long sum over few rows has too few tiles to fill the GPU.
+  if (shape.rows <= 512 && shape.in >= 2048 && !fresh->algorithms.empty()) {
+    const std::vector<std::pair<GemmAlgorithm, Algorithm>> heuristic = fresh->algorithms;
+    for (std::size_t i = 0; i < std::min<std::size_t>(3, heuristic.size()); ++i)
+      for (const std::uint32_t parts : {2u, 4u})
+        fresh->add_split(operation, heuristic[i].second, parts);
   }
-  STOF_CHECK(!choices.empty(), kUnsupported, "{}: {} has no algorithm for it (status {})",
-             shape.describe(), library_->describe(), status);
-  return choices;
+  found = fresh;
+  return found;
+}
+
+std::vector<GemmAlgorithm> GemmPlanner::algorithms(const GemmShape& shape) {
+  std::vector<GemmAlgorithm> algorithms;
+  for (const auto& [numbers, algorithm] : known(shape)->algorithms) algorithms.push_back(numbers);
+  return algorithms;
+}
+
+Gemm GemmPlanner::plan(const GemmShape& shape, const GemmAlgorithm& algorithm, CUdeviceptr bias) {
+  STOF_ASSERT((bias != 0) == (shape.epilogue != Epilogue::kNone));
+  const std::shared_ptr<const Known> all = known(shape);
+  for (const auto& [numbers, found] : all->algorithms)
+    if (numbers == algorithm)
+      return Gemm(
+          std::unique_ptr<Gemm::Impl>(new Gemm::Impl{all, found, {*library_, shape, bias}}));
+  throw_error(ErrorCode::kUnsupported, "{}: {} does not offer algorithm {} with tile {} for it",
+              shape.describe(), library_->describe(), algorithm.id, algorithm.tile);
 }
 
 }  // namespace stof::cuda

@@ -1,9 +1,11 @@
 #pragma once
 // Dense products on the GPU by cuBLASLt, opened at run time. The only place that knows it.
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,15 +22,24 @@ enum class Epilogue : std::uint8_t {
   kBiasGeluTanh,  ///< cuBLASLt's GELU is the tanh form; the erf form is a kernel of ours
 };
 
-/// y[rows, out] = epilogue(x[rows, in] W[out, in]^T), row-major elements, float32 accumulation.
+/// y[rows, out] = epilogue(x[rows, in] W[out, in]^T (+ residual[rows, out])), row-major elements,
+/// float32 accumulation, rounded once.
 struct GemmShape {
   DType element = DType::kFloat16;
   std::int64_t rows = 0, in = 0, out = 0;
   Epilogue epilogue = Epilogue::kNone;
-  bool residual = false;  ///< adds elements [rows, out] that run() is given, before the epilogue
+  bool residual = false;
 
-  /// "float16 [512, 384] x [1536, 384]^T + bias"
+  /// "float16 [512, 384] x [1536, 384]^T + residual + bias"
   std::string describe() const;
+};
+
+/// One of the library's kernels by its own numbers, which mean the same as long as its version is.
+struct GemmAlgorithm {
+  std::int32_t id = 0, tile = 0, stages = 0, split_k = 1, reduction = 0, swizzle = 0, custom = 0,
+               inner = 0, cluster = 0;
+
+  auto operator<=>(const GemmAlgorithm&) const = default;
 };
 
 /// Path of the library that would be opened, found without loading its hundreds of megabytes; empty
@@ -46,7 +57,7 @@ class Gemm {
   Gemm& operator=(Gemm&&) noexcept;
 
   /// Asynchronous; neither allocates nor synchronises. Pointers are device memory, 16-byte aligned;
-  /// `residual`: exactly with GemmShape::residual.
+  /// `residual` is 0 exactly where the shape has none, and may be y.
   void run(CUdeviceptr x, CUdeviceptr weight, CUdeviceptr y, CUdeviceptr workspace, CUstream stream,
            CUdeviceptr residual = 0) const;
 
@@ -57,18 +68,21 @@ class Gemm {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Chooses algorithms by cuBLASLt's heuristics, once a shape. Not safe from several threads.
+/// Chooses algorithms by cuBLASLt's heuristics, once a shape. Safe from several threads.
 class GemmPlanner {
  public:
-  /// Throws NotFound without cuBLASLt, saying what to install. `device` must be in use.
-  explicit GemmPlanner(const Device& device);
+  /// That of a device, started when it is first asked for; it lives as long as the process. Throws
+  /// NotFound without cuBLASLt, saying what to install. Makes the device current.
+  static GemmPlanner& of(const Device& device);
+
+  /// What can compute the shape, in the order of the library's heuristics, which come first; then,
+  /// for long sums over few rows, the best of them with the sum split in 2 and 4. None where
+  /// nothing can.
+  std::vector<GemmAlgorithm> algorithms(const GemmShape& shape);
 
   /// `bias`: elements [out] in device memory; 0 exactly with Epilogue::kNone. Throws Unsupported
-  /// naming the shape where no algorithm fits.
-  Gemm plan(const GemmShape& shape, CUdeviceptr bias);
-
-  /// The same with each of up to `most` algorithms, those first that the heuristics expect most of.
-  std::vector<Gemm> plans(const GemmShape& shape, CUdeviceptr bias, int most) const;
+  /// naming the shape where the algorithm is none of algorithms().
+  Gemm plan(const GemmShape& shape, const GemmAlgorithm& algorithm, CUdeviceptr bias);
 
   /// What every run() of this planner's products needs.
   static constexpr std::size_t kWorkspaceBytes = 32u << 20;  // NVIDIA's advice for Hopper
@@ -78,11 +92,13 @@ class GemmPlanner {
 
  private:
   friend class Gemm;
-  struct Choice;
-  std::vector<std::shared_ptr<const Choice>> choices(const GemmShape& shape, CUdeviceptr bias,
-                                                     int most) const;
+  struct Known;
+  explicit GemmPlanner(const Device& device);
+  std::shared_ptr<const Known> known(const GemmShape& shape);
+
   std::shared_ptr<const CublasLt> library_;
-  std::map<std::string, std::shared_ptr<const Choice>> choices_;  ///< by GemmShape::describe()
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Known>> known_;  ///< by GemmShape::describe()
 };
 
 }  // namespace stof::cuda

@@ -4,23 +4,23 @@
 #include <memory>
 #include <string>
 
+#include "exec/batch.h"
 #include "model/bert_weights.h"
 #include "model/encoder.h"
 
 namespace stof::model {
 
-/// Products by cuBLASLt, attention over all texts of a batch in one call, everything else by the
-/// row kernels. Weights are uploaded once. Memory grows to what the largest batch needs; kernels
-/// are compiled when the encoder is made and loaded when the model first picks them; a length is
-/// planned when it first comes under a mask, a size of products when a batch first has it. All
-/// other batches, of whatever lengths, allocate, plan and compile nothing and wait only for their
-/// result. Calls from several threads wait for each other.
+/// Weights are uploaded once. Memory grows to what the largest batch needs; kernels are compiled
+/// when the encoder is made and loaded when the model first picks them; a length is planned when it
+/// first comes under a mask, a number of rows when a batch first has it. All other batches, of
+/// whatever lengths, allocate, plan and compile nothing and wait only for their result; one that
+/// comes twice becomes a CUDA graph. Calls from several threads wait for each other.
 class CudaBertEncoder final : public Encoder {
  public:
   /// Throws NotFound naming what is missing and what to install (driver, GPU, compiler of kernels
   /// that are not cached, cuBLASLt), or Unsupported naming what the GPU kernels do not take.
-  CudaBertEncoder(const BertWeights& weights, const BertConfig& config, DType dtype,
-                  int device = 0);
+  CudaBertEncoder(const BertWeights& weights, const BertConfig& config, DType dtype, int device = 0,
+                  const exec::SessionOptions& options = {});
   ~CudaBertEncoder() override;
 
   const BertConfig& config() const override;

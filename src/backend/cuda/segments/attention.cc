@@ -1,0 +1,65 @@
+// Attention over the packed sequences of the batch at hand.
+
+#include "backend/cuda/segments/operands.h"
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+using fusion::Choice;
+using fusion::Segment;
+using graph::Graph;
+
+std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device&) {
+  if (segment.family != fusion::Family::kAttention) return {};
+  const DType dtype = graph.value(segment.outputs[0]).dtype;
+  if (dtype != DType::kFloat16 && dtype != DType::kBFloat16) return {};
+  return {{kAttentionRunners.name, {}}};
+}
+
+class Attention final : public SegmentRunner {
+ public:
+  Attention(const AttentionTensors& tensors, const AttentionSlot* slot)
+      : tensors_(tensors), slot_(slot) {}
+
+  void launch(CUstream stream) const override {
+    STOF_ASSERT(slot_->attention != nullptr);
+    AttentionTensors tensors = tensors_;
+    for (TensorView* view : {&tensors.q, &tensors.k, &tensors.v}) view->shape[0] = slot_->rows;
+    tensors.out.shape[0] = slot_->rows;
+    slot_->attention->run(tensors, stream);
+  }
+
+ private:
+  AttentionTensors tensors_;  ///< of all rows, padding included
+  const AttentionSlot* slot_;
+};
+
+std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
+                                    const Choice& choice, const SegmentBindings& bindings,
+                                    const Device&) {
+  if (segment.family != fusion::Family::kAttention)
+    refuse(graph, segment, choice, "it is no attention");
+  STOF_CHECK(bindings.attention != nullptr, kInvalidArgument,
+             "bindings: expected the batch's sequences for {}", describe(graph, segment));
+  const graph::Attributes& attributes = graph.op(segment.first).attributes;
+  const auto packed = [&](graph::ValueId id, std::int64_t heads) {
+    const Matrix matrix = matrix_of(graph, bindings, id);
+    const Dims& base = graph.value(graph.storage(id)).shape;
+    return MutableTensorView(device_pointer(matrix.data), graph.value(id).dtype,
+                             {matrix.rows, heads, attributes.head_dim},
+                             {base[base.rank() - 1], attributes.head_dim, 1});
+  };
+  AttentionTensors tensors;
+  tensors.q = packed(segment.inputs[0], attributes.heads);
+  tensors.k = packed(segment.inputs[1], attributes.kv_heads);
+  tensors.v = packed(segment.inputs[2], attributes.kv_heads);
+  tensors.out = packed(segment.outputs[0], attributes.heads);
+  return std::make_unique<Attention>(tensors, bindings.attention);
+}
+
+}  // namespace
+
+const RunnerFamily kAttentionRunners = {"attention", choices, make};
+
+}  // namespace stof::cuda

@@ -1,0 +1,130 @@
+// Products on Hopper with their steps in the same kernel.
+
+#include <optional>
+
+#include "backend/cuda/gemm/choice.h"
+#include "backend/cuda/gemm/sm90_gemm.h"
+#include "backend/cuda/segments/operands.h"
+
+namespace stof::cuda {
+namespace {
+
+using codegen::GemmStep;
+using fusion::Choice;
+using fusion::Segment;
+using fusion::Step;
+using graph::Graph;
+using graph::kNoId;
+using graph::ValueId;
+
+struct Product {
+  GemmProblem problem;
+  ValueId x, weight, y, bias = kNoId, residual = kNoId;
+};
+
+bool is_weight(const Graph& graph, ValueId id) {
+  return graph.value(id).kind == graph::ValueKind::kWeight;
+}
+
+/// None where the kernels have no such step or operand.
+std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
+  if (segment.family != fusion::Family::kGemm || segment.outputs.size() != 1 ||
+      segment.gate_view != kNoId)
+    return std::nullopt;
+  Product product{{}, segment.inputs[0], segment.inputs[1], segment.outputs[0]};
+  const graph::Value &x = graph.value(product.x), &weight = graph.value(product.weight),
+                     &y = graph.value(product.y);
+  // Weight and bias are read before the kernel before has ended: it must not write them.
+  if (weight.dtype != x.dtype || y.dtype != x.dtype || y.shape.rank() != 2 ||
+      !is_dense(graph, product.weight) || !is_weight(graph, product.weight))
+    return std::nullopt;
+  GemmProblem& problem = product.problem;
+  const auto stride = [&](ValueId id) {
+    const Dims& base = graph.value(graph.storage(id)).shape;
+    return base[base.rank() - 1];
+  };
+  problem.element = x.dtype;
+  problem.rows = x.shape[0];
+  problem.in = x.shape[1];
+  problem.out = weight.shape[0];
+  problem.x_stride = stride(product.x);
+  problem.y_stride = stride(product.y);
+  for (const fusion::EpilogueStep& step : segment.steps) switch (step.step) {
+      case Step::kBias: {
+        const DType dtype = graph.value(step.operand).dtype;
+        if (product.bias != kNoId || !is_weight(graph, step.operand) ||
+            (dtype != x.dtype && dtype != DType::kFloat32))
+          return std::nullopt;
+        problem.steps.push_back(GemmStep::kBias);
+        problem.bias = dtype;
+        product.bias = step.operand;
+        break;
+      }
+      case Step::kRelu:
+        problem.steps.push_back(GemmStep::kRelu);
+        break;
+      case Step::kGeluErf:
+        problem.steps.push_back(GemmStep::kGeluErf);
+        break;
+      case Step::kGeluTanh:
+        problem.steps.push_back(GemmStep::kGeluTanh);
+        break;
+      case Step::kSilu:
+        problem.steps.push_back(GemmStep::kSilu);
+        break;
+      case Step::kResidual:
+        if (product.residual != kNoId || graph.value(step.operand).dtype != x.dtype ||
+            !(graph.value(step.operand).shape == y.shape))
+          return std::nullopt;
+        problem.steps.push_back(GemmStep::kResidual);
+        problem.residual_stride = stride(step.operand);
+        product.residual = step.operand;
+        break;
+      default:
+        return std::nullopt;
+    }
+  if (!problem.unsupported().empty()) return std::nullopt;
+  return product;
+}
+
+std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device& device) {
+  const std::optional<Product> product = product_of(graph, segment);
+  if (!product) return {};
+  std::vector<Choice> all;
+  for (const GemmCandidate& candidate : gemm_candidates(product->problem, device.facts()).feasible)
+    all.push_back(choice_of(candidate.config));
+  return all;
+}
+
+class Runner final : public SegmentRunner {
+ public:
+  explicit Runner(const Sm90GemmCall& call) : call_(call) {}
+  void launch(CUstream stream) const override { call_.launch(stream); }
+
+ private:
+  Sm90GemmCall call_;
+};
+
+std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
+                                    const Choice& choice, const SegmentBindings& bindings,
+                                    const Device& device) {
+  const std::optional<Product> product = product_of(graph, segment);
+  if (!product) refuse(graph, segment, choice, "a step or an operand is none of the kernels'");
+  const codegen::GemmConfig config = gemm_config_of(choice, product->problem);
+  const auto address = [&](ValueId id) {
+    return id == kNoId ? CUdeviceptr{0} : matrix_of(graph, bindings, id).data;
+  };
+  GemmOperands operands;
+  operands.x = address(product->x);
+  operands.weight = address(product->weight);
+  operands.y = address(product->y);
+  operands.bias = address(product->bias);
+  operands.residual = address(product->residual);
+  return std::make_unique<Runner>(Sm90Gemm(product->problem, config, device).bind(operands));
+}
+
+}  // namespace
+
+const RunnerFamily kSm90GemmRunners = {kSm90GemmFamily, choices, make};
+
+}  // namespace stof::cuda

@@ -1,0 +1,219 @@
+// Steps over whole rows, by row programs.
+
+#include <algorithm>
+#include <optional>
+
+#include "backend/cuda/rows/row_program.h"
+#include "backend/cuda/segments/operands.h"
+
+namespace stof::cuda {
+namespace {
+
+using codegen::RowInstruction;
+using codegen::RowProgramConfig;
+using codegen::RowStep;
+using fusion::Choice;
+using fusion::Family;
+using fusion::Segment;
+using fusion::Step;
+using graph::Graph;
+using graph::kNoId;
+using graph::ValueId;
+
+/// A segment as a row program; operand i of the program is the value `operands[i]`.
+struct Program {
+  DType element = DType::kBFloat16;
+  std::int64_t rows = 0, width = 0;
+  std::vector<RowInstruction> instructions;
+  std::vector<ValueId> operands;
+  float epsilon = 0;
+};
+
+RowStep activation_of(Step step) {
+  switch (step) {
+    case Step::kRelu:
+      return RowStep::kRelu;
+    case Step::kGeluErf:
+      return RowStep::kGeluErf;
+    case Step::kGeluTanh:
+      return RowStep::kGeluTanh;
+    default:
+      return RowStep::kSilu;
+  }
+}
+
+/// Translates a segment; `good` ends false where a step or an operand has no instruction.
+class Translator {
+ public:
+  Translator(const Graph& graph, const Segment& segment) : graph_(graph), segment_(segment) {}
+
+  std::optional<Program> run() {
+    const graph::Operator& first = graph_.op(segment_.first);
+    const bool tables = segment_.family == Family::kEmbedding;
+    if (!tables && segment_.family != Family::kRow && segment_.family != Family::kElementwise)
+      return std::nullopt;
+    if (segment_.steps.empty() && !tables) return std::nullopt;  // a copy under another shape
+    const graph::Value& out = graph_.value(segment_.outputs[0]);
+    if (out.shape.rank() != 2 || segment_.gate_view != kNoId) return std::nullopt;
+    program_.element = out.dtype;
+    program_.rows = out.shape[0];
+    program_.width = out.shape[1];
+    if (tables) {
+      load_table(first.inputs[0], first.inputs[1]);
+      if (first.inputs.size() > 2) load_table(first.inputs[2], first.inputs[3]);
+      if (first.inputs.size() > 4) load_first_row(first.inputs[4]);
+      store_after(segment_.first);
+    } else {
+      matrix(RowStep::kAddRow, segment_.inputs[0]);
+    }
+    for (const fusion::EpilogueStep& step : segment_.steps) {
+      translate(step);
+      store_after(step.op);
+    }
+    instruction(RowStep::kStore, {segment_.outputs[0]});
+    if (program_.operands.size() > static_cast<std::size_t>(RowProgramConfig::kMaxOperands))
+      good_ = false;
+    return good_ ? std::optional(program_) : std::nullopt;
+  }
+
+ private:
+  void instruction(RowStep step, const std::vector<ValueId>& operands, bool wide = false) {
+    program_.instructions.push_back(
+        {step, static_cast<int>(operands.empty() ? 0 : program_.operands.size()), wide});
+    program_.operands.insert(program_.operands.end(), operands.begin(), operands.end());
+  }
+
+  /// An operand must lie in memory before the segment begins: not only in its registers.
+  bool is_bound(ValueId id) const {
+    return std::find(segment_.inputs.begin(), segment_.inputs.end(), id) != segment_.inputs.end();
+  }
+
+  void matrix(RowStep step, ValueId id) {
+    const graph::Value& value = graph_.value(id);
+    const Dims& shape = value.shape;
+    const Dims& base = graph_.value(graph_.storage(id)).shape;
+    const std::int64_t columns = step == RowStep::kScale ? 1 : program_.width;
+    const std::int64_t stride = base[base.rank() - 1];
+    good_ = good_ && is_bound(id) && value.dtype == program_.element && shape.rank() == 2 &&
+            shape[1] == columns && (shape[0] == program_.rows || shape[0] == 1) &&
+            (columns == 1 || (stride % 8 == 0 && value.view_column % 8 == 0));
+    instruction(step, {id});
+  }
+
+  void vector(RowStep step, const std::vector<ValueId>& ids) {
+    const DType dtype = graph_.value(ids[0]).dtype;
+    for (const ValueId id : ids) {
+      const graph::Value& value = graph_.value(id);
+      // Vectors are read before the kernel before has ended: it must not be the one that writes
+      // them.
+      good_ = good_ && value.kind == graph::ValueKind::kWeight && value.dtype == dtype &&
+              value.shape == Dims({program_.width}) &&
+              (dtype == program_.element || dtype == DType::kFloat32);
+    }
+    instruction(step, ids, dtype == DType::kFloat32);
+  }
+
+  void load_table(ValueId ids, ValueId table) {
+    good_ = good_ && graph_.value(ids).dtype == DType::kInt32 &&
+            graph_.value(table).dtype == program_.element &&
+            graph_.value(table).shape[1] == program_.width;
+    instruction(RowStep::kAddTable, {ids, table});
+  }
+
+  /// The same row of a table for all.
+  void load_first_row(ValueId table) {
+    good_ = good_ && graph_.value(table).dtype == program_.element &&
+            graph_.value(table).shape[1] == program_.width &&
+            graph_.value(table).kind == graph::ValueKind::kWeight;
+    instruction(RowStep::kAddVector, {table});
+  }
+
+  void translate(const fusion::EpilogueStep& step) {
+    switch (step.step) {
+      case Step::kBias:
+        return vector(RowStep::kAddVector, {step.operand});
+      case Step::kResidual:
+        return matrix(RowStep::kAddRow, step.operand);
+      case Step::kGate:
+        return matrix(RowStep::kMultiplyRow, step.operand);
+      case Step::kRowScale:
+        return matrix(RowStep::kScale, step.operand);
+      case Step::kRelu:
+      case Step::kGeluErf:
+      case Step::kGeluTanh:
+      case Step::kSilu:
+        return instruction(activation_of(step.step), {});
+      case Step::kLayerNorm:
+        program_.epsilon = static_cast<float>(step.epsilon);
+        return vector(RowStep::kLayerNorm, {step.operand, step.operand2});
+      case Step::kRmsNorm:
+        program_.epsilon = static_cast<float>(step.epsilon);
+        return vector(RowStep::kRmsNorm, {step.operand});
+      default:
+        good_ = false;
+    }
+  }
+
+  /// What the operator makes, where it is read elsewhere too.
+  void store_after(graph::OperatorId op) {
+    if (op == segment_.last) return;
+    for (const ValueId output : graph_.op(op).outputs)
+      if (std::find(segment_.outputs.begin(), segment_.outputs.end(), output) !=
+          segment_.outputs.end())
+        instruction(RowStep::kStore, {output});
+  }
+
+  const Graph& graph_;
+  const Segment& segment_;
+  Program program_;
+  bool good_ = true;
+};
+
+std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device& device) {
+  const std::optional<Program> program = Translator(graph, segment).run();
+  if (!program) return {};
+  std::vector<Choice> all;
+  for (const RowProgramConfig& config :
+       row_program_configs(program->element, program->width, program->instructions, program->rows,
+                           device.facts().num_sms))
+    all.push_back({kRowRunners.name,
+                   {{"vector", config.vector}, {"warps", config.warps}, {"rows", config.rows}}});
+  return all;
+}
+
+class Rows final : public SegmentRunner {
+ public:
+  Rows(const RowProgram& program, const RowOperands& operands, std::int64_t rows, float epsilon)
+      : program_(program), operands_(operands), rows_(rows), epsilon_(epsilon) {}
+
+  void launch(CUstream stream) const override { program_.run(operands_, rows_, epsilon_, stream); }
+
+ private:
+  RowProgram program_;
+  RowOperands operands_;
+  std::int64_t rows_;
+  float epsilon_;
+};
+
+std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
+                                    const Choice& choice, const SegmentBindings& bindings,
+                                    const Device& device) {
+  const std::optional<Program> program = Translator(graph, segment).run();
+  if (!program) refuse(graph, segment, choice, "a step or an operand has no instruction");
+  const auto number = [&](const char* name) { return static_cast<int>(choice.at(name)); };
+  const RowProgramConfig config{program->element, program->width,  program->instructions,
+                                number("vector"), number("warps"), number("rows")};
+  RowOperands operands;
+  for (std::size_t i = 0; i < program->operands.size(); ++i) {
+    const Matrix matrix = matrix_of(graph, bindings, program->operands[i]);
+    operands[i] = {matrix.data, matrix.stride};
+  }
+  return std::make_unique<Rows>(RowProgram(config, device), operands, program->rows,
+                                program->epsilon);
+}
+
+}  // namespace
+
+const RunnerFamily kRowRunners = {"row", choices, make};
+
+}  // namespace stof::cuda

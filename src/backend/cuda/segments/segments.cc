@@ -1,0 +1,74 @@
+#include "backend/cuda/segments/segments.h"
+
+#include <algorithm>
+
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/segments/operands.h"
+#include "core/check.h"
+
+namespace stof::cuda {
+
+using fusion::Choice;
+using graph::Graph;
+using graph::ValueId;
+
+namespace {
+
+// Of those that can run a segment, the first gives what is used untuned. Our products start while
+// the kernel before them ends, and know more steps than the library.
+const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners, &kRowRunners,
+                                         &kAttentionRunners};
+
+}  // namespace
+
+Matrix matrix_of(const Graph& graph, const SegmentBindings& bindings, ValueId id) {
+  const graph::Value& value = graph.value(id);
+  const ValueId storage = graph.storage(id);
+  const auto at = static_cast<std::size_t>(storage);
+  STOF_CHECK(at < bindings.addresses.size() && bindings.addresses[at] != 0, kInvalidArgument,
+             "bindings: expected an address of value \"{}\"", graph.value(storage).name);
+  const Dims& base = graph.value(storage).shape;
+  const std::int64_t first = value.view_of == graph::kNoId ? 0 : value.view_column;
+  Matrix matrix;
+  matrix.data = bindings.addresses[at] + static_cast<CUdeviceptr>(first) * dtype_bytes(value.dtype);
+  matrix.columns = value.shape[value.shape.rank() - 1];
+  matrix.rows = value.shape.rank() == 2 ? value.shape[0] : 1;
+  matrix.stride = matrix.rows == 1 ? 0 : base[base.rank() - 1];
+  return matrix;
+}
+
+bool is_dense(const Graph& graph, ValueId id) {
+  const graph::Value& value = graph.value(id);
+  return value.shape.rank() == 2 && value.shape == graph.value(graph.storage(id)).shape;
+}
+
+void refuse(const Graph& graph, const fusion::Segment& segment, const Choice& choice,
+            const std::string& why) {
+  throw_error(ErrorCode::kUnsupported, "segment {}: \"{}\" does not run it: {}",
+              describe(graph, segment), choice.text(), why);
+}
+
+std::vector<Choice> candidates(const Graph& graph, const fusion::Segment& segment,
+                               const Device& device) {
+  std::vector<Choice> all;
+  for (const RunnerFamily* family : kFamilies) {
+    std::vector<Choice> some = family->candidates(graph, segment, device);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+std::size_t workspace_bytes(const Choice& choice) {
+  return choice.family == kCublasLtRunners.name ? GemmPlanner::kWorkspaceBytes : 0;
+}
+
+std::unique_ptr<SegmentRunner> make_runner(const Graph& graph, const fusion::Segment& segment,
+                                           const Choice& choice, const SegmentBindings& bindings,
+                                           const Device& device) {
+  for (const RunnerFamily* family : kFamilies)
+    if (choice.family == family->name)
+      return family->make(graph, segment, choice, bindings, device);
+  refuse(graph, segment, choice, "no such family");
+}
+
+}  // namespace stof::cuda

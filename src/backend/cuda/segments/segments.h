@@ -1,0 +1,56 @@
+#pragma once
+// Fused segments on an NVIDIA GPU, in float16 or bfloat16: which kernels can run one, and running
+// it.
+
+#include <memory>
+#include <vector>
+
+#include "backend/cuda/attention/packed_attention.h"
+#include "backend/cuda/device.h"
+#include "fusion/choice.h"
+#include "fusion/segment.h"
+#include "graph/graph.h"
+
+namespace stof::cuda {
+
+/// Attention prepared for the batch at hand: set before a launch, read by attention segments. Rows
+/// past the last sequence are padding, whose attention is left as it is.
+struct AttentionSlot {
+  const PackedAttention* attention = nullptr;
+  std::int64_t rows = 0;  ///< of all sequences
+};
+
+/// Where values are, in device memory, 256-byte aligned. Weights and inputs are only read.
+struct SegmentBindings {
+  std::vector<CUdeviceptr> addresses;  ///< by ValueId; views are found in their base
+  CUdeviceptr workspace = 0;           ///< workspace_bytes() of the choice, of this stream alone
+  const AttentionSlot* attention = nullptr;  ///< of attention segments
+};
+
+/// A segment with its kernel chosen, compiled and loaded, and its values bound.
+class SegmentRunner {
+ public:
+  virtual ~SegmentRunner() = default;
+  /// Asynchronous; neither allocates nor compiles nor synchronises.
+  virtual void launch(CUstream stream) const = 0;
+};
+
+/// What can run the segment, the one to use untuned first; none where nothing can. Families:
+///   cublaslt   a product with what the library does behind it; the algorithm by its numbers
+///   gemm_sm90  a product with its steps in one kernel of ours, on Hopper
+///   row        steps over whole rows; vector, warps, rows: see codegen::RowProgramConfig
+///   attention  by the kernel that the model of the mask's tiles picks for the batch
+std::vector<fusion::Choice> candidates(const graph::Graph& graph, const fusion::Segment& segment,
+                                       const Device& device);
+
+/// Bytes of workspace that a choice needs.
+std::size_t workspace_bytes(const fusion::Choice& choice);
+
+/// Throws Unsupported naming segment and choice where the choice has no kernel, InvalidArgument
+/// naming a value without address, and what compiling throws.
+std::unique_ptr<SegmentRunner> make_runner(const graph::Graph& graph,
+                                           const fusion::Segment& segment,
+                                           const fusion::Choice& choice,
+                                           const SegmentBindings& bindings, const Device& device);
+
+}  // namespace stof::cuda

@@ -1,0 +1,79 @@
+#include "exec/batch.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "fusion/initial.h"
+
+namespace stof::exec {
+
+using graph::Graph;
+
+std::optional<AttentionProblem> attention_problem(const Graph& graph) {
+  const graph::Operator* first = nullptr;
+  for (const graph::Operator& op : graph.operators()) {
+    if (op.op != graph::Op::kAttention) continue;
+    if (first == nullptr) first = &op;
+    STOF_CHECK(op.attributes == first->attributes, kUnsupported,
+               "graph: expected one kind of attention, but \"{}\" and \"{}\" differ", first->name,
+               op.name);
+  }
+  if (first == nullptr) return std::nullopt;
+  const graph::Attributes& attributes = first->attributes;
+  AttentionProblem problem;
+  problem.num_heads_q = attributes.heads;
+  problem.num_heads_kv = attributes.kv_heads;
+  problem.head_dim_qk = problem.head_dim_v = attributes.head_dim;
+  problem.dtype = graph.value(first->outputs[0]).dtype;
+  if (attributes.scale != 0) problem.scale = static_cast<float>(attributes.scale);
+  return problem;
+}
+
+ExecutionPlan make_plan(Graph graph, const SessionOptions& options,
+                        const CandidatesOf& candidates_of) {
+  auto shared = std::make_shared<const Graph>(std::move(graph));
+  fusion::Scheme scheme;
+  if (shared->num_layers() > 0) {
+    scheme = options.scheme && options.switches.fuse
+                 ? *options.scheme
+                 : runnable_scheme(*shared, fusion::initial_scheme(*shared), candidates_of,
+                                   options.switches);
+  }
+  std::vector<PlannedSegment> segments =
+      choose_segments(*shared, scheme, candidates_of, options.choices, options.switches);
+  return ExecutionPlan(std::move(shared), std::move(scheme), std::move(segments), options.plan);
+}
+
+void check_weights(const Graph& graph, const WeightViews& weights) {
+  for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kWeight)) {
+    const graph::Value& value = graph.value(id);
+    const auto found = weights.find(id);
+    STOF_CHECK(found != weights.end(), kInvalidArgument, "weight \"{}\" is missing", value.name);
+    const TensorView& view = found->second;
+    STOF_CHECK(view.dtype == value.dtype && view.shape == value.shape && view.is_contiguous(),
+               kInvalidArgument, "weight \"{}\": expected a contiguous {}{}, got {}", value.name,
+               to_string(value.dtype), value.shape.to_string(), view.describe());
+  }
+}
+
+void check_batch(const Graph& graph, const Batch& batch) {
+  STOF_CHECK(batch.offsets.size() >= 2 && batch.offsets[0] == 0 &&
+                 std::is_sorted(batch.offsets.begin(), batch.offsets.end()) && batch.rows() > 0,
+             kInvalidArgument,
+             "batch: expected offsets of sequences, ascending from 0 to the number of rows");
+  for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kInput)) {
+    const graph::Value& value = graph.value(id);
+    const auto found = std::find_if(batch.inputs.begin(), batch.inputs.end(),
+                                    [&](const auto& input) { return input.first == value.name; });
+    STOF_CHECK(found != batch.inputs.end(), kInvalidArgument, "batch: input \"{}\" is missing",
+               value.name);
+    const TensorView& view = found->second;
+    Dims shape = value.shape;
+    shape[0] = batch.rows();
+    STOF_CHECK(view.dtype == value.dtype && view.shape == shape && view.is_contiguous(),
+               kInvalidArgument, "batch: input \"{}\": expected a contiguous {}{}, got {}",
+               value.name, to_string(value.dtype), shape.to_string(), view.describe());
+  }
+}
+
+}  // namespace stof::exec

@@ -1,0 +1,63 @@
+#pragma once
+// What a session runs a model on.
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/plan.h"
+#include "stof/attention.h"
+#include "stof/mask.h"
+#include "stof/tensor.h"
+
+namespace stof::exec {
+
+/// Sequences one behind the other, without padding.
+struct Batch {
+  /// The graph's inputs by name, contiguous, of their dtype; the first extent is the rows.
+  std::vector<std::pair<std::string, TensorView>> inputs;
+  std::vector<std::int64_t> offsets;  ///< sequence i is rows offsets[i] .. offsets[i + 1]
+  mask::Mask mask;                    ///< of attention, within each sequence
+
+  std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
+};
+
+/// Wall time of the parts of a run, seconds; added to.
+struct RunTiming {
+  double plan = 0;
+  double attention = 0;  ///< 0 where operators are not waited for one by one
+};
+
+/// How a model is cut and what its segments are run with.
+struct SessionOptions {
+  std::optional<fusion::Scheme> scheme;  ///< none: the initial scheme, as far as it runs
+  Choices choices;                       ///< of tuning; others get the first candidate
+  FuseSwitches switches = FuseSwitches::from_environment();
+  PlanOptions plan;
+};
+
+/// The model's graph for a number of rows.
+using GraphOf = std::function<graph::Graph(std::int64_t rows)>;
+
+/// A tensor for every weight of a graph, contiguous, of the value's dtype and shape.
+using WeightViews = std::map<graph::ValueId, TensorView>;
+
+/// Throws InvalidArgument naming a weight of the graph that is missing, or does not fit.
+void check_weights(const graph::Graph& graph, const WeightViews& weights);
+
+/// The attention of all of the graph's attention operators; none without. Throws Unsupported where
+/// two differ.
+std::optional<AttentionProblem> attention_problem(const graph::Graph& graph);
+
+/// The plan for the graph, by the options.
+ExecutionPlan make_plan(graph::Graph graph, const SessionOptions& options,
+                        const CandidatesOf& candidates_of);
+
+/// Throws InvalidArgument naming an input of the graph that the batch lacks, or whose dtype, shape
+/// or strides do not fit, or offsets that do not ascend from 0.
+void check_batch(const graph::Graph& graph, const Batch& batch);
+
+}  // namespace stof::exec

@@ -1,0 +1,138 @@
+#include "exec/cpu_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "core/check.h"
+
+namespace stof::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using graph::Graph;
+using graph::ValueId;
+using graph::ValueKind;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Prepared sizes kept, each with memory of its own; making one takes a few milliseconds.
+constexpr std::size_t kMaxIdle = 4;
+
+}  // namespace
+
+CpuWeights::CpuWeights(const Graph& graph, const WeightViews& views) {
+  check_weights(graph, views);
+  for (const ValueId id : graph.of_kind(ValueKind::kWeight))
+    addresses_[graph.value(id).name] = views.at(id).data;
+}
+
+void CpuWeights::bind(const Graph& graph, std::vector<void*>& addresses) const {
+  for (const ValueId id : graph.of_kind(ValueKind::kWeight)) {
+    const auto found = addresses_.find(graph.value(id).name);
+    STOF_CHECK(found != addresses_.end(), kInvalidArgument, "weight \"{}\": not among the weights",
+               graph.value(id).name);
+    addresses[static_cast<std::size_t>(id)] = const_cast<void*>(found->second);
+  }
+}
+
+/// Everything for batches of up to `rows` rows: one at a time.
+struct CpuSession::Prepared {
+  Prepared(ExecutionPlan p, CpuWeights& weights)
+      : plan(std::move(p)), arena(DType::kUInt8, {std::max<std::int64_t>(1, plan.arena_bytes())}) {
+    const Graph& graph = plan.graph();
+    bindings.addresses.resize(graph.values().size());
+    weights.bind(graph, bindings.addresses);
+    bindings.weights = &weights.packed();
+    bindings.attention = &attention;
+    for (const ArenaSlot& slot : plan.slots())
+      bindings.addresses[static_cast<std::size_t>(slot.value)] =
+          static_cast<std::byte*>(arena.data()) + slot.offset;
+    for (const ValueId id : graph.of_kind(ValueKind::kInput)) {
+      Tensor& input = inputs.emplace_back(graph.value(id).dtype, graph.value(id).shape);
+      bindings.addresses[static_cast<std::size_t>(id)] = input.data();
+      names.push_back(graph.value(id).name);
+    }
+    for (const PlannedSegment& planned : plan.segments())
+      runners.push_back(make_runner(graph, planned.segment, planned.choice, bindings));
+  }
+
+  std::int64_t rows = 0;
+  ExecutionPlan plan;
+  Tensor arena;
+  std::vector<Tensor> inputs;
+  std::vector<std::string> names;
+  cpu::AttentionSlot attention;
+  cpu::SegmentBindings bindings;
+  std::vector<std::unique_ptr<cpu::SegmentRunner>> runners;
+};
+
+CpuSession::CpuSession(GraphOf graph_of, std::shared_ptr<CpuWeights> weights,
+                       SessionOptions options)
+    : graph_of_(std::move(graph_of)), weights_(std::move(weights)), options_(std::move(options)) {}
+
+CpuSession::~CpuSession() = default;
+
+ExecutionPlan CpuSession::plan(std::int64_t rows) const {
+  return make_plan(graph_of_(bucket_rows(rows)), options_, cpu::candidates);
+}
+
+std::unique_ptr<CpuSession::Prepared> CpuSession::take(std::int64_t rows) {
+  const std::int64_t bucket = bucket_rows(rows);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(idle_.begin(), idle_.end(),
+                                    [&](const auto& idle) { return idle->rows == bucket; });
+    if (found != idle_.end()) {
+      std::unique_ptr<Prepared> prepared = std::move(*found);
+      idle_.erase(found);
+      return prepared;
+    }
+  }
+  auto prepared = std::make_unique<Prepared>(plan(rows), *weights_);
+  prepared->rows = bucket;
+  return prepared;
+}
+
+Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
+  RunTiming unused;
+  RunTiming& spent = timing == nullptr ? unused : *timing;
+  const auto start = Clock::now();
+  STOF_CHECK(batch.rows() > 0, kInvalidArgument, "batch: expected at least one row");
+  std::unique_ptr<Prepared> prepared = take(batch.rows());
+  const Graph& graph = prepared->plan.graph();
+  check_batch(graph, batch);
+  std::optional<VarlenPlan> attention;
+  if (const std::optional<AttentionProblem> problem = attention_problem(graph))
+    attention = plan_varlen_attention(*problem, batch.mask, batch.offsets, batch.offsets);
+  prepared->attention.plan = attention ? &*attention : nullptr;
+  spent.plan += seconds_since(start);
+
+  for (std::size_t i = 0; i < prepared->inputs.size(); ++i)
+    for (const auto& [name, view] : batch.inputs)
+      if (name == prepared->names[i])
+        std::memcpy(prepared->inputs[i].data(), view.data,
+                    static_cast<std::size_t>(num_elements(view.shape)) * dtype_bytes(view.dtype));
+  for (std::size_t i = 0; i < prepared->runners.size(); ++i) {
+    const auto segment_start = Clock::now();
+    prepared->runners[i]->run(batch.rows());
+    if (prepared->plan.segments()[i].segment.family == fusion::Family::kAttention)
+      spent.attention += seconds_since(segment_start);
+  }
+  const ValueId result = graph.live_outs().at(0);
+  Dims shape = graph.value(result).shape;
+  shape[0] = batch.rows();
+  const void* const data =
+      prepared->bindings.addresses[static_cast<std::size_t>(graph.storage(result))];
+  Tensor out = Tensor::copy_of({data, DType::kFloat32, shape});
+  prepared->attention.plan = nullptr;
+
+  const std::lock_guard lock(mutex_);
+  idle_.push_front(std::move(prepared));
+  if (idle_.size() > kMaxIdle) idle_.pop_back();
+  return out;
+}
+
+}  // namespace stof::exec

@@ -1,0 +1,57 @@
+#pragma once
+// A model on the CPU, in float32.
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/segments/segments.h"
+#include "exec/batch.h"
+
+namespace stof::exec {
+
+/// Weights where they are, packed for products as these come. Shared by sessions; safe from several
+/// threads.
+class CpuWeights {
+ public:
+  /// `views` are of that graph, and their memory outlives this. Throws what check_weights() does.
+  CpuWeights(const graph::Graph& graph, const WeightViews& views);
+
+  /// Sets the addresses of the graph's weights, found by name.
+  void bind(const graph::Graph& graph, std::vector<void*>& addresses) const;
+  cpu::PackedWeights& packed() { return packed_; }
+
+ private:
+  std::map<std::string, const void*> addresses_;
+  cpu::PackedWeights packed_;
+};
+
+/// Safe from several threads, which run at once. What a number of rows needs is kept for the next
+/// batch of about as many (bucket_rows()).
+class CpuSession {
+ public:
+  CpuSession(GraphOf graph_of, std::shared_ptr<CpuWeights> weights, SessionOptions options = {});
+  ~CpuSession();
+
+  /// The graph's first result, [rows, columns]. Uses the threads of the calling thread's
+  /// ThreadScope. Throws what check_batch() and plan_varlen_attention() do.
+  Tensor run(const Batch& batch, RunTiming* timing = nullptr);
+
+  /// What a batch of that many rows is run by.
+  ExecutionPlan plan(std::int64_t rows) const;
+
+ private:
+  struct Prepared;
+  std::unique_ptr<Prepared> take(std::int64_t rows);
+
+  GraphOf graph_of_;
+  std::shared_ptr<CpuWeights> weights_;
+  SessionOptions options_;
+  std::mutex mutex_;
+  std::list<std::unique_ptr<Prepared>> idle_;  ///< guarded by mutex_; used last comes first
+};
+
+}  // namespace stof::exec

@@ -1,0 +1,310 @@
+#include "exec/cuda_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+
+#include "backend/cuda/segments/segments.h"
+#include "core/check.h"
+#include "core/hash.h"
+
+namespace stof::exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using cuda::CUdeviceptr;
+using graph::Graph;
+using graph::ValueId;
+using graph::ValueKind;
+
+/// Masks whose lists are kept in device memory, and captured batches with lists of their own: some
+/// MiB each for large batches.
+constexpr std::size_t kMaxMasks = 16, kMaxCaptured = 16;
+
+constexpr std::size_t kAlignment = 256;  // what cuMemAlloc gives, and all that products like
+
+std::size_t bytes_of(const graph::Value& value) {
+  return static_cast<std::size_t>(num_elements(value.shape)) * dtype_bytes(value.dtype);
+}
+
+std::size_t padded_bytes(const graph::Value& value) {
+  return (bytes_of(value) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// float16 ends at 65504; bfloat16 goes as far as float32.
+void check_range(const TensorView& view, const std::string& name) {
+  if (view.dtype != DType::kFloat16) return;
+  const auto* const values = static_cast<const Float16*>(view.data);
+  for (std::int64_t i = 0; i < num_elements(view.shape); ++i)
+    STOF_CHECK(std::isfinite(static_cast<float>(values[i])), kUnsupported,
+               "{}: has a value that float16 cannot hold; compute in bfloat16", name);
+}
+
+/// Of a batch's lengths and mask: what decides, with the number of rows, every launch.
+std::string key_of(const Batch& batch) {
+  Hasher hasher;
+  for (const std::int64_t offset : batch.offsets) hasher.add(offset);
+  hasher.add(batch.mask.fingerprint());
+  return hasher.finish().hex();
+}
+
+}  // namespace
+
+CudaWeights::CudaWeights(const cuda::Device& device, const Graph& graph, const WeightViews& views) {
+  check_weights(graph, views);
+  device.use();
+  std::size_t total = 0;
+  const std::vector<ValueId> weights = graph.of_kind(ValueKind::kWeight);
+  for (const ValueId id : weights) total += padded_bytes(graph.value(id));
+  memory_ = cuda::DeviceBuffer(total, "the weights");
+  const cuda::Driver& driver = cuda::Driver::instance();
+  CUdeviceptr next = memory_.address();
+  for (const ValueId id : weights) {
+    const graph::Value& value = graph.value(id);
+    const TensorView& view = views.at(id);
+    check_range(view, value.name);
+    driver.check(driver.cuMemcpyHtoDAsync(next, view.data, bytes_of(value), nullptr),
+                 "uploading " + value.name);
+    addresses_[value.name] = next;
+    next += padded_bytes(value);
+  }
+  driver.check(driver.cuStreamSynchronize(nullptr), "uploading the weights");
+}
+
+void CudaWeights::bind(const Graph& graph, std::vector<CUdeviceptr>& addresses) const {
+  for (const ValueId id : graph.of_kind(ValueKind::kWeight)) {
+    const auto found = addresses_.find(graph.value(id).name);
+    STOF_CHECK(found != addresses_.end(), kInvalidArgument, "weight \"{}\": not among the weights",
+               graph.value(id).name);
+    addresses[static_cast<std::size_t>(id)] = found->second;
+  }
+}
+
+/// Kernels for a number of rows, bound to the session's memory.
+struct CudaSession::Prepared {
+  explicit Prepared(ExecutionPlan p) : plan(std::move(p)) {}
+
+  ExecutionPlan plan;
+  std::optional<AttentionProblem> problem;
+  cuda::AttentionSlot slot;
+  std::vector<CUdeviceptr> addresses;  ///< by ValueId
+  std::vector<std::unique_ptr<cuda::SegmentRunner>> runners;
+};
+
+struct CudaSession::Captured {
+  std::string key;
+  std::int64_t bucket = 0;
+  std::optional<cuda::PackedAttention> attention;  ///< lists that the graph reads
+  cuda::StreamGraph graph;
+};
+
+CudaSession::CudaSession(const cuda::Device& device, GraphOf graph_of,
+                         std::shared_ptr<const CudaWeights> weights, SessionOptions options)
+    : device_(device),
+      graph_of_(std::move(graph_of)),
+      weights_(std::move(weights)),
+      options_(std::move(options)) {}
+
+CudaSession::~CudaSession() {
+  try {
+    device_.use();  // memory is freed in the current context, and threads begin without one
+  } catch (const Error&) {
+    // The driver is gone at the end of a process, and the memory with it.
+  }
+}
+
+ExecutionPlan CudaSession::plan(std::int64_t rows) const {
+  device_.use();
+  return make_plan(graph_of_(bucket_rows(rows)), options_,
+                   [this](const Graph& graph, const fusion::Segment& segment) {
+                     return cuda::candidates(graph, segment, device_);
+                   });
+}
+
+CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
+  const std::int64_t bucket = bucket_rows(rows);
+  const auto found = prepared_.find(bucket);
+  if (found != prepared_.end()) return *found->second;
+
+  auto fresh = std::make_unique<Prepared>(plan(rows));
+  const Graph& graph = fresh->plan.graph();
+  std::size_t workspace = 0;
+  for (const PlannedSegment& planned : fresh->plan.segments())
+    workspace = std::max(workspace, cuda::workspace_bytes(planned.choice));
+  const auto arena = static_cast<std::size_t>(fresh->plan.arena_bytes());
+  if (arena > arena_.bytes() || workspace > workspace_.bytes() || bucket > input_rows_) {
+    // Nothing may be running in memory that goes; what was bound to it goes as well.
+    stream_.wait("running the session");
+    captured_.clear();
+    prepared_.clear();
+    const cuda::Driver& driver = cuda::Driver::instance();
+    const auto grow = [&](cuda::DeviceBuffer& buffer, std::size_t bytes, const std::string& what) {
+      if (bytes <= buffer.bytes()) return;
+      buffer = {};  // first, so that old and new need not fit side by side
+      buffer = cuda::DeviceBuffer(bytes, what);
+      // Padding rows take part in products; what they hold goes nowhere, but should be numbers.
+      driver.check(driver.cuMemsetD8Async(buffer.address(), 0, bytes, stream_.handle()),
+                   "clearing " + what);
+    };
+    grow(arena_, arena, "activations");
+    grow(workspace_, workspace, "the products' workspace");
+    for (const ValueId id : graph.of_kind(ValueKind::kInput))
+      grow(inputs_[graph.value(id).name], bytes_of(graph.value(id)), graph.value(id).name);
+    input_rows_ = std::max(input_rows_, bucket);
+  }
+  fresh->problem = attention_problem(graph);
+  cuda::SegmentBindings bindings;
+  bindings.addresses.resize(graph.values().size());
+  weights_->bind(graph, bindings.addresses);
+  for (const ArenaSlot& slot : fresh->plan.slots())
+    bindings.addresses[static_cast<std::size_t>(slot.value)] =
+        arena_.address() + static_cast<CUdeviceptr>(slot.offset);
+  for (const ValueId id : graph.of_kind(ValueKind::kInput))
+    bindings.addresses[static_cast<std::size_t>(id)] = inputs_.at(graph.value(id).name).address();
+  bindings.workspace = workspace_.address();
+  bindings.attention = &fresh->slot;
+  for (const PlannedSegment& planned : fresh->plan.segments())
+    fresh->runners.push_back(
+        make_runner(graph, planned.segment, planned.choice, bindings, device_));
+  fresh->addresses = std::move(bindings.addresses);
+  return *prepared_.emplace(bucket, std::move(fresh)).first->second;
+}
+
+void CudaSession::prepare(std::int64_t rows) {
+  const std::lock_guard lock(mutex_);
+  device_.use();
+  prepared(rows);
+}
+
+cuda::PackedAttention* CudaSession::attention(const Prepared& prepared, const Batch& batch) {
+  if (!prepared.problem) return nullptr;
+  const std::string key = batch.mask.fingerprint().hex();
+  auto found = attention_.find(key);
+  if (found == attention_.end()) {
+    if (attention_.size() == kMaxMasks) attention_.clear();
+    found = attention_
+                .emplace(std::piecewise_construct, std::forward_as_tuple(key),
+                         std::forward_as_tuple(*prepared.problem, batch.mask, device_))
+                .first;
+  }
+  found->second.prepare(batch.offsets, stream_.handle());
+  return &found->second;
+}
+
+void CudaSession::upload(const Prepared& prepared, const Batch& batch) {
+  const cuda::Driver& driver = cuda::Driver::instance();
+  const Graph& graph = prepared.plan.graph();
+  for (const ValueId id : graph.of_kind(ValueKind::kInput))
+    for (const auto& [name, view] : batch.inputs)
+      if (name == graph.value(id).name)
+        driver.check(
+            driver.cuMemcpyHtoDAsync(
+                prepared.addresses[static_cast<std::size_t>(id)], view.data,
+                static_cast<std::size_t>(num_elements(view.shape)) * dtype_bytes(view.dtype),
+                stream_.handle()),
+            "uploading a batch");
+}
+
+void CudaSession::launch(const Prepared& prepared, std::int64_t rows) const {
+  const Graph& graph = prepared.plan.graph();
+  // Attention does not write the rows of padding.
+  std::set<CUdeviceptr> cleared;
+  for (const PlannedSegment& planned : prepared.plan.segments()) {
+    if (planned.segment.family != fusion::Family::kAttention) continue;
+    const ValueId out = graph.storage(planned.segment.outputs[0]);
+    const graph::Value& value = graph.value(out);
+    const CUdeviceptr address = prepared.addresses[static_cast<std::size_t>(out)];
+    const std::size_t used =
+        bytes_of(value) / static_cast<std::size_t>(value.shape[0]) * static_cast<std::size_t>(rows);
+    if (used == bytes_of(value) || !cleared.insert(address).second) continue;
+    const cuda::Driver& driver = cuda::Driver::instance();
+    driver.check(
+        driver.cuMemsetD8Async(address + used, 0, bytes_of(value) - used, stream_.handle()),
+        "clearing padding");
+  }
+  for (const auto& runner : prepared.runners) runner->launch(stream_.handle());
+}
+
+CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& batch,
+                                             const std::string& key) {
+  const std::int64_t bucket = bucket_rows(batch.rows());
+  const auto found = std::find_if(captured_.begin(), captured_.end(), [&](const auto& captured) {
+    return captured->key == key && captured->bucket == bucket;
+  });
+  if (found != captured_.end()) {
+    captured_.splice(captured_.begin(), captured_, found);
+    return *captured_.front();
+  }
+  auto fresh = std::make_unique<Captured>();
+  fresh->key = key;
+  fresh->bucket = bucket;
+  if (prepared.problem) {
+    fresh->attention.emplace(*prepared.problem, batch.mask, device_);
+    fresh->attention->prepare(batch.offsets, stream_.handle());
+  }
+  prepared.slot = {fresh->attention ? &*fresh->attention : nullptr, batch.rows()};
+  // Once as it is: libraries load kernels when they first run, which a capture does not allow.
+  launch(prepared, batch.rows());
+  stream_.wait("running the session");
+  fresh->graph =
+      cuda::StreamGraph::capture(stream_.handle(), [&] { launch(prepared, batch.rows()); });
+  if (captured_.size() == kMaxCaptured) captured_.pop_back();
+  captured_.push_front(std::move(fresh));
+  return *captured_.front();
+}
+
+CudaResult CudaSession::result_of(const Prepared& prepared, std::int64_t rows) const {
+  const Graph& graph = prepared.plan.graph();
+  const ValueId result = graph.live_outs().at(0);
+  const graph::Value& value = graph.value(result);
+  return {prepared.addresses[static_cast<std::size_t>(graph.storage(result))], value.dtype, rows,
+          value.shape[1], stream_.handle()};
+}
+
+void CudaSession::run(const Batch& batch, const std::function<void(const CudaResult&)>& finish,
+                      RunTiming* timing) {
+  const std::lock_guard lock(mutex_);
+  device_.use();
+  const auto start = Clock::now();
+  STOF_CHECK(batch.rows() > 0, kInvalidArgument, "batch: expected at least one row");
+  Prepared& prepared = this->prepared(batch.rows());
+  check_batch(prepared.plan.graph(), batch);
+  const std::string key = key_of(batch);
+  const std::int64_t bucket = bucket_rows(batch.rows());
+  const bool again = key == last_key_ ||
+                     std::any_of(captured_.begin(), captured_.end(), [&](const auto& captured) {
+                       return captured->key == key && captured->bucket == bucket;
+                     });
+  last_key_ = key;
+  const auto planned = [&] {
+    if (timing != nullptr)
+      timing->plan += std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  if (again) {
+    upload(prepared, batch);
+    Captured& captured = this->captured(prepared, batch, key);
+    planned();
+    captured.graph.launch(stream_.handle());
+  } else {
+    prepared.slot = {attention(prepared, batch), batch.rows()};
+    planned();
+    upload(prepared, batch);
+    launch(prepared, batch.rows());
+  }
+  finish(result_of(prepared, batch.rows()));
+}
+
+void CudaSession::replay(const Batch& batch,
+                         const std::function<void(const std::function<void()>& launch,
+                                                  const CudaResult& result)>& replayed) {
+  const std::lock_guard lock(mutex_);
+  device_.use();
+  Prepared& prepared = this->prepared(batch.rows());
+  check_batch(prepared.plan.graph(), batch);
+  upload(prepared, batch);
+  const Captured& captured = this->captured(prepared, batch, key_of(batch));
+  replayed([&] { captured.graph.launch(stream_.handle()); }, result_of(prepared, batch.rows()));
+}
+
+}  // namespace stof::exec

@@ -1,0 +1,99 @@
+#pragma once
+// A model on an NVIDIA GPU, in float16 or bfloat16.
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/attention/packed_attention.h"
+#include "backend/cuda/device.h"
+#include "backend/cuda/stream.h"
+#include "exec/batch.h"
+
+namespace stof::exec {
+
+/// Weights in device memory, uploaded once and shared by sessions. Immutable.
+class CudaWeights {
+ public:
+  /// `views` are of that graph; their memory is read now. Throws OutOfMemory, what check_weights()
+  /// does, or Unsupported naming a float16 weight that overflowed.
+  CudaWeights(const cuda::Device& device, const graph::Graph& graph, const WeightViews& views);
+
+  /// Sets the addresses of the graph's weights, found by name.
+  void bind(const graph::Graph& graph, std::vector<cuda::CUdeviceptr>& addresses) const;
+
+ private:
+  cuda::DeviceBuffer memory_;
+  std::map<std::string, cuda::CUdeviceptr> addresses_;
+};
+
+/// The graph's first result, in device memory until the next run: elements [rows, columns].
+struct CudaResult {
+  cuda::CUdeviceptr address = 0;
+  DType dtype = DType::kFloat16;
+  std::int64_t rows = 0, columns = 0;
+  cuda::CUstream stream = nullptr;  ///< on which it is being computed
+};
+
+/// One stream with the memory of the largest batch so far. Sizes are prepared (kernels compiled and
+/// bound) when a batch first has about that many rows (bucket_rows()), lengths when they first come
+/// under a mask. A batch that comes again with the same lengths and mask is captured into a CUDA
+/// graph, which later ones replay. All other batches allocate and compile nothing. Safe from
+/// several threads, which wait for each other; sessions of their own run at once and may share
+/// weights.
+class CudaSession {
+ public:
+  CudaSession(const cuda::Device& device, GraphOf graph_of,
+              std::shared_ptr<const CudaWeights> weights, SessionOptions options = {});
+  ~CudaSession();
+
+  /// Calls `finish` with the result once all is enqueued; it must wait for what it reads. Throws
+  /// what check_batch() does.
+  void run(const Batch& batch, const std::function<void(const CudaResult&)>& finish,
+           RunTiming* timing = nullptr);
+
+  /// Everything that a run of the batch needs, and the batch itself uploaded; then calls
+  /// `replayed(launch)`, where launch(stream) enqueues the whole pass as one CUDA graph on the
+  /// session's stream.
+  void replay(const Batch& batch, const std::function<void(const std::function<void()>& launch,
+                                                           const CudaResult& result)>& replayed);
+
+  /// Compiles and loads what batches of about so many rows need.
+  void prepare(std::int64_t rows);
+
+  /// What a batch of that many rows is run by.
+  ExecutionPlan plan(std::int64_t rows) const;
+
+  const cuda::Device& device() const { return device_; }
+
+ private:
+  struct Prepared;
+  struct Captured;
+  Prepared& prepared(std::int64_t rows);
+  cuda::PackedAttention* attention(const Prepared& prepared, const Batch& batch);
+  void upload(const Prepared& prepared, const Batch& batch);
+  void launch(const Prepared& prepared, std::int64_t rows) const;
+  Captured& captured(Prepared& prepared, const Batch& batch, const std::string& key);
+  CudaResult result_of(const Prepared& prepared, std::int64_t rows) const;
+
+  cuda::Device device_;
+  GraphOf graph_of_;
+  std::shared_ptr<const CudaWeights> weights_;
+  SessionOptions options_;
+
+  std::mutex mutex_;  ///< guards all below
+  cuda::Stream stream_;
+  cuda::DeviceBuffer arena_, workspace_;
+  std::map<std::string, cuda::DeviceBuffer> inputs_;  ///< by name, for the largest batch so far
+  std::int64_t input_rows_ = 0;
+  std::map<std::int64_t, std::unique_ptr<Prepared>> prepared_;  ///< by bucket
+  std::map<std::string, cuda::PackedAttention> attention_;      ///< by mask
+  std::list<std::unique_ptr<Captured>> captured_;               ///< used last comes first
+  std::string last_key_;                                        ///< of the batch before
+};
+
+}  // namespace stof::exec

@@ -1,0 +1,475 @@
+// Checks fused segments and sessions on the GPU against the interpreter, in both 16-bit types.
+//   segments_gpu_check [--all] [--segments] [--sessions]; STOF_FUSE=-gemm_sm90 leaves a family out
+// --all: every candidate of every segment; otherwise at most eight of a family. --segments and
+// --sessions: only those. Outputs start as NaN with guards behind them, rows are odd, every kernel
+// runs twice, alone and out of a graph.
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <list>
+#include <random>
+#include <thread>
+
+#include "backend/cpu/graph/interpret.h"
+#include "backend/cuda/segments/segments.h"
+#include "exec/cuda_session.h"
+#include "model/bert_graph.h"
+#include "stof/error.h"
+#include "tests/gpu/replay.h"
+
+namespace {
+
+using namespace stof;
+using cuda::CUdeviceptr;
+using graph::Graph;
+using graph::ValueId;
+
+struct Tally {
+  int passed = 0, failed = 0;
+  void count(bool good) { (good ? passed : failed)++; }
+};
+
+/// Random tensors for weights and inputs; ids and positions count up.
+struct Operands {
+  std::list<Tensor> tensors;
+  exec::WeightViews views;
+
+  explicit Operands(const Graph& graph) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal(0, 1);
+    for (std::size_t i = 0; i < graph.values().size(); ++i) {
+      const graph::Value& value = graph.values()[i];
+      if (value.kind == graph::ValueKind::kActivation) continue;
+      Tensor wide(DType::kFloat32, value.shape);
+      // Products keep the size of what they read.
+      const float size = value.kind == graph::ValueKind::kWeight && value.shape.rank() == 2
+                             ? 1 / std::sqrt(static_cast<float>(value.shape[1]))
+                             : 0.5f;
+      for (float& x : wide.as<float>()) x = size * normal(random);
+      if (value.dtype == DType::kInt32) {
+        Tensor& ids = tensors.emplace_back(value.dtype, value.shape);
+        std::int32_t next = 0;
+        for (std::int32_t& id : ids.as<std::int32_t>()) id = next++ % 50;
+      } else {
+        tensors.push_back(Tensor::converted(std::as_const(wide).view(), value.dtype));
+      }
+      views[static_cast<ValueId>(i)] = std::as_const(tensors.back()).view();
+    }
+  }
+};
+
+Graph bert(std::int64_t rows, std::int64_t hidden, std::int64_t heads, std::int64_t inner,
+           std::int64_t layers, cpu::Activation activation, DType dtype) {
+  model::BertConfig config;
+  config.hidden_size = hidden;
+  config.num_layers = layers;
+  config.num_heads = heads;
+  config.intermediate_size = inner;
+  config.activation = activation;
+  config.vocab_size = 50;
+  config.max_positions = 50;
+  config.num_segments = 2;
+  config.layer_norm_eps = 1e-3f;
+  return model::build_bert_graph(config, rows, dtype);
+}
+
+exec::Batch batch_of(const Graph& graph, const exec::WeightViews& views,
+                     std::vector<std::int64_t> offsets, const mask::Mask& mask) {
+  exec::Batch batch;
+  for (const ValueId id : graph.of_kind(graph::ValueKind::kInput)) {
+    TensorView view = views.at(id);
+    view.shape[0] = offsets.back();
+    batch.inputs.emplace_back(graph.value(id).name, view);
+  }
+  batch.offsets = std::move(offsets);
+  batch.mask = mask;
+  return batch;
+}
+
+std::vector<double> doubles(const Tensor& tensor) {
+  const Tensor wide = Tensor::converted(tensor.view(), DType::kFloat64);
+  return {wide.as<double>().begin(), wide.as<double>().end()};
+}
+
+/// Error of the whole over the norm of the reference, and of the worst element over the larger of
+/// itself and the root mean square; infinite where something is no number.
+struct Error2 {
+  double whole = 0, element = 0;
+};
+Error2 error_of(const Tensor& found, const Tensor& expected) {
+  const std::vector<double> a = doubles(found), b = doubles(expected);
+  double difference = 0, norm = 0, worst = 0;
+  for (const double x : b) norm += x * x;
+  const double rms = std::sqrt(norm / static_cast<double>(b.size()));
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (!std::isfinite(a[i])) return {INFINITY, INFINITY};
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    worst = std::max(worst, std::abs(a[i] - b[i]) / std::max(rms, std::abs(b[i])));
+  }
+  return {std::sqrt(difference / norm), worst};
+}
+
+/// One rounding, 2^-9 (bfloat16) or 2^-12 (float16) of an element at most twice, since the
+/// reference rounds as well, and attention rounds its weights.
+Error2 bounds_of(DType dtype) {
+  return dtype == DType::kBFloat16 ? Error2{5e-3, 3e-2} : Error2{8e-4, 5e-3};
+}
+
+class SegmentCheck {
+ public:
+  SegmentCheck(const cuda::Device& device, Graph graph, std::vector<std::int64_t> offsets,
+               std::size_t most, Tally* tally)
+      : device_(device),
+        graph_(std::move(graph)),
+        operands_(graph_),
+        batch_(batch_of(graph_, operands_.views, std::move(offsets), mask::window(24, 24))),
+        most_(most),
+        tally_(tally) {
+    inputs_.values = operands_.views;
+    inputs_.mask = batch_.mask;
+    inputs_.offsets = batch_.offsets;
+    values_ = interpret_graph(graph_, inputs_);
+    for (const auto& [id, tensor] : values_) inputs_.values[id] = tensor.view();
+    const auto problem = exec::attention_problem(graph_);
+    attention_.emplace(*problem, batch_.mask, device_);
+    attention_->prepare(batch_.offsets, nullptr);
+    slot_ = {&*attention_, batch_.rows()};
+    for (const auto& [id, view] : inputs_.values) {
+      const std::size_t bytes =
+          static_cast<std::size_t>(num_elements(view.shape)) * dtype_bytes(view.dtype);
+      cuda::DeviceBuffer& buffer = memory_[graph_.storage(id)];
+      if (buffer.address() == 0) buffer = cuda::DeviceBuffer(bytes, "a value");
+      copy_in(buffer.address(), view.data, bytes);
+    }
+    workspace_ = cuda::DeviceBuffer(std::size_t{32} << 20, "workspace");
+  }
+
+  /// Own products apart: a fault of theirs ends the program.
+  void run(bool own_products) {
+    own_products_ = own_products;
+    for (int first = 0; first < graph_.num_operators(); ++first)
+      for (int last = first; last < graph_.num_operators(); ++last)
+        if (fusion::legality(graph_, first, last).empty())
+          check(fusion::make_segment(graph_, first, last));
+  }
+
+ private:
+  void check(const fusion::Segment& segment) {
+    std::vector<fusion::Choice> candidates = cuda::candidates(graph_, segment, device_);
+    std::erase_if(candidates, [&](const fusion::Choice& choice) {
+      return !switches_.allows(choice.family) || (choice.family == "gemm_sm90") != own_products_;
+    });
+    if (candidates.empty()) return;
+    const std::vector<Tensor> expected = interpret_segment(graph_, segment, inputs_);
+    std::map<std::string, std::size_t> tried;
+    Error2 worst;
+    int ran = 0;
+    for (const fusion::Choice& choice : candidates) {
+      if (++tried[choice.family] > most_) continue;
+      Error2 error;
+      std::string what;
+      try {
+        what = run_choice(segment, choice, expected, &error);
+      } catch (const std::exception& failure) {
+        what = failure.what();
+      }
+      const Error2 bounds = bounds_of(expected[0].dtype());
+      if (what.empty() && (error.whole > bounds.whole || error.element > bounds.element))
+        what = "wrong";
+      if (!what.empty())
+        std::printf("BAD %s by %s: %s, error %.1e, element %.1e\n",
+                    describe(graph_, segment).c_str(), choice.text().c_str(), what.c_str(),
+                    error.whole, error.element);
+      tally_->count(what.empty());
+      worst.whole = std::max(worst.whole, error.whole);
+      worst.element = std::max(worst.element, error.element);
+      ++ran;
+    }
+    std::printf("ok  %-60s %3d of %3zu candidates, error %.1e, element %.1e\n",
+                describe(graph_, segment).c_str(), ran, candidates.size(), worst.whole,
+                worst.element);
+    std::fflush(stdout);
+  }
+
+  std::string run_choice(const fusion::Segment& segment, const fusion::Choice& choice,
+                         const std::vector<Tensor>& expected, Error2* error) {
+    constexpr std::size_t kGuard = 512;
+    cuda::SegmentBindings bindings;
+    bindings.addresses.resize(graph_.values().size());
+    for (const auto& [id, buffer] : memory_)
+      bindings.addresses[static_cast<std::size_t>(id)] = buffer.address();
+    bindings.workspace = workspace_.address();
+    bindings.attention = &slot_;
+    std::vector<cuda::DeviceBuffer> outputs;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      outputs.emplace_back(expected[i].bytes() + kGuard, "an output");
+      bindings.addresses[static_cast<std::size_t>(segment.outputs[i])] = outputs[i].address();
+    }
+    const auto runner = make_runner(graph_, segment, choice, bindings, device_);
+    const check::Replay replay([&](cuda::CUstream stream) { runner->launch(stream); });
+    std::vector<std::vector<unsigned char>> before;
+    for (int round = 0; round < 2; ++round) {
+      for (const cuda::DeviceBuffer& output : outputs)
+        driver_.check(driver_.cuMemsetD8Async(output.address(), 0xff, output.bytes(), nullptr),
+                      "poisoning");
+      if (round == 0) {
+        runner->launch(nullptr);
+        driver_.check(driver_.cuStreamSynchronize(nullptr), "running a segment");
+      } else {
+        replay.run();
+      }
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        std::vector<unsigned char> bytes(outputs[i].bytes());
+        driver_.check(
+            driver_.cuMemcpyDtoHAsync(bytes.data(), outputs[i].address(), bytes.size(), nullptr),
+            "downloading");
+        driver_.check(driver_.cuStreamSynchronize(nullptr), "downloading");
+        for (std::size_t g = expected[i].bytes(); g < bytes.size(); ++g)
+          if (bytes[g] != 0xff) return "wrote behind an output";
+        if (round == 1 && bytes != before[i]) return "two runs differ";
+        Tensor found(expected[i].dtype(), expected[i].shape());
+        std::memcpy(found.data(), bytes.data(), found.bytes());
+        const Error2 one = error_of(found, expected[i]);
+        error->whole = std::max(error->whole, one.whole);
+        error->element = std::max(error->element, one.element);
+        before.push_back(std::move(bytes));
+      }
+    }
+    return "";
+  }
+
+  void copy_in(CUdeviceptr to, const void* data, std::size_t bytes) const {
+    driver_.check(driver_.cuMemcpyHtoDAsync(to, data, bytes, nullptr), "uploading");
+    driver_.check(driver_.cuStreamSynchronize(nullptr), "uploading");
+  }
+
+  const cuda::Device& device_;
+  const cuda::Driver& driver_ = cuda::Driver::instance();
+  Graph graph_;
+  Operands operands_;
+  exec::Batch batch_;
+  std::size_t most_;
+  Tally* tally_;
+  cpu::GraphOperands inputs_;
+  cpu::GraphResults values_;
+  std::optional<cuda::PackedAttention> attention_;
+  cuda::AttentionSlot slot_;
+  std::map<ValueId, cuda::DeviceBuffer> memory_;
+  cuda::DeviceBuffer workspace_;
+  exec::FuseSwitches switches_ = exec::FuseSwitches::from_environment();
+  bool own_products_ = false;
+};
+
+void check_segments(const cuda::Device& device, std::size_t most, bool own_products, Tally* tally) {
+  const auto check = [&](const Graph& graph, std::vector<std::int64_t> offsets) {
+    SegmentCheck(device, graph, std::move(offsets), most, tally).run(own_products);
+  };
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    check(bert(133, 128, 2, 256, 1, cpu::Activation::kGeluErf, dtype), {0, 70, 133});
+    check(bert(40, 96, 3, 200, 1, cpu::Activation::kGeluTanh, dtype), {0, 40});
+  }
+  check(bert(264, 768, 12, 3072, 1, cpu::Activation::kRelu, DType::kBFloat16), {0, 264});
+}
+
+/// A model's sessions under one type.
+class SessionCheck {
+ public:
+  SessionCheck(const cuda::Device& device, DType dtype, Tally* tally)
+      : device_(device),
+        dtype_(dtype),
+        graph_(of(kMaxRows)),
+        operands_(graph_),
+        weights_(std::make_shared<const exec::CudaWeights>(device, graph_, weights_of())),
+        tally_(tally) {
+    for (const auto& [offsets, mask] :
+         {std::pair{std::vector<std::int64_t>{0, 50, 99, 133}, mask::window(24, 24)},
+          {{0, 128}, mask::all()},
+          {{0, 7}, mask::causal()},
+          {{0, 50, 100, 150, 200, 250, 261}, mask::bigbird(16, 1, 1, 2, 5)}}) {
+      batches_.push_back(batch_of(graph_, operands_.views, offsets, mask));
+      const Graph exact = of(offsets.back());
+      cpu::GraphOperands inputs;
+      inputs.mask = mask;
+      inputs.offsets = offsets;
+      for (const ValueId id : exact.of_kind(graph::ValueKind::kWeight))
+        inputs.values[id] = operands_.views.at(graph_.find(exact.value(id).name));
+      for (const auto& [name, view] : batches_.back().inputs)
+        inputs.values[exact.find(name)] = view;
+      expected_.push_back(interpret_graph(exact, inputs).at(exact.live_outs().at(0)));
+    }
+  }
+
+  void run() {
+    check_plans();
+    check_replay();
+    check_threads();
+  }
+
+ private:
+  static constexpr std::int64_t kMaxRows = 264;
+
+  Graph of(std::int64_t rows) const {
+    return bert(rows, 128, 4, 256, 2, cpu::Activation::kGeluErf, dtype_);
+  }
+  exec::WeightViews weights_of() const {
+    exec::WeightViews views;
+    for (const ValueId id : graph_.of_kind(graph::ValueKind::kWeight))
+      views[id] = operands_.views.at(id);
+    return views;
+  }
+  std::unique_ptr<exec::CudaSession> session(const exec::SessionOptions& options = {}) const {
+    return std::make_unique<exec::CudaSession>(
+        device_, [this](std::int64_t rows) { return of(rows); }, weights_, options);
+  }
+
+  static Tensor download(const exec::CudaResult& result) {
+    const cuda::Driver& driver = cuda::Driver::instance();
+    Tensor states(result.dtype, {result.rows, result.columns});
+    driver.check(
+        driver.cuMemcpyDtoHAsync(states.data(), result.address, states.bytes(), result.stream),
+        "downloading");
+    driver.check(driver.cuStreamSynchronize(result.stream), "downloading");
+    return states;
+  }
+  static Tensor run_on(exec::CudaSession& session, const exec::Batch& batch) {
+    Tensor states;
+    session.run(batch, [&](const exec::CudaResult& result) { states = download(result); });
+    return states;
+  }
+  static bool same(const Tensor& a, const Tensor& b) {
+    return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+  }
+
+  void report(bool good, const std::string& what, const Error2& error) {
+    std::printf("%s session, %s, %s: error %.1e, element %.1e\n", good ? "ok " : "BAD",
+                std::string(to_string(dtype_)).c_str(), what.c_str(), error.whole, error.element);
+    std::fflush(stdout);
+    tally_->count(good);
+  }
+
+  /// About a dozen roundings a layer, two layers.
+  bool close(const Error2& error) const {
+    const Error2 bounds = bounds_of(dtype_);
+    return error.whole <= 4 * bounds.whole && error.element <= 6 * bounds.element;
+  }
+
+  /// Random schemes, and what switches turn off.
+  void check_plans() {
+    std::vector<exec::SessionOptions> all(3);
+    all[1].switches.fuse = false;
+    all[2].switches.disabled.insert("gemm_sm90");
+    std::mt19937 random(3);
+    const auto [first, last] = graph_.layer_range(0);
+    for (int i = 0; i < 12; ++i) {
+      std::vector<int> sizes;
+      for (int left = last - first + 1; left > 0; left -= sizes.back())
+        sizes.push_back(std::min<int>(left, 1 + static_cast<int>(random() % 5)));
+      exec::SessionOptions& options = all.emplace_back();
+      options.scheme = exec::runnable_scheme(
+          graph_, fusion::Scheme::from_sizes(sizes),
+          [&](const Graph& graph, const fusion::Segment& segment) {
+            return cuda::candidates(graph, segment, device_);
+          },
+          options.switches);
+    }
+    for (const exec::SessionOptions& options : all) {
+      const auto one = session(options);
+      const exec::ExecutionPlan plan = one->plan(kMaxRows);
+      plan.validate();
+      Error2 worst;
+      for (std::size_t i = 0; i < batches_.size(); ++i) {
+        const Error2 error = error_of(run_on(*one, batches_[i]), expected_[i]);
+        worst.whole = std::max(worst.whole, error.whole);
+        worst.element = std::max(worst.element, error.element);
+      }
+      report(close(worst), plan.describe(), worst);
+    }
+  }
+
+  /// A batch that comes again is replayed, gives the same bits, takes no memory, and others in
+  /// between do it no harm.
+  void check_replay() {
+    const auto one = session();
+    std::vector<Tensor> first;
+    for (const exec::Batch& batch : batches_) first.push_back(run_on(*one, batch));
+    bool good = true;
+    for (int round = 0; round < 3; ++round)
+      for (std::size_t i = 0; i < batches_.size(); ++i)
+        for (int again = 0; again < 2; ++again)
+          good = good && same(run_on(*one, batches_[i]), first[i]);
+    const std::int64_t before = device_.free_memory_bytes();
+    for (std::size_t i = 0; i < batches_.size(); ++i) {
+      one->replay(batches_[i], [&](const auto& launch, const exec::CudaResult& result) {
+        for (int again = 0; again < 3; ++again) {
+          launch();
+          good = good && same(download(result), first[i]);
+        }
+      });
+    }
+    const bool kept = device_.free_memory_bytes() == before;
+    report(good && kept, kept ? "replays" : "replays took memory", {});
+  }
+
+  void check_threads() {
+    const std::unique_ptr<exec::CudaSession> both[] = {session(), session()};
+    std::vector<Tensor> first;
+    for (const exec::Batch& batch : batches_) first.push_back(run_on(*both[0], batch));
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t)
+      threads.emplace_back([&, t] {
+        try {
+          for (int i = 0; i < 40; ++i) {
+            const std::size_t which = static_cast<std::size_t>(i / 2 + t) % batches_.size();
+            if (!same(run_on(*both[t % 2], batches_[which]), first[which])) ++wrong;
+          }
+        } catch (const std::exception& error) {
+          std::printf("    thread %d: %s\n", t, error.what());
+          ++wrong;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    report(wrong == 0, "eight threads on two sessions", {});
+  }
+
+  const cuda::Device& device_;
+  DType dtype_;
+  Graph graph_;
+  Operands operands_;
+  std::shared_ptr<const exec::CudaWeights> weights_;
+  std::vector<exec::Batch> batches_;
+  std::vector<Tensor> expected_;
+  Tally* tally_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
+  bool all = false, segments = true, sessions = true;
+  for (int i = 1; i < argc; ++i) {
+    all |= std::strcmp(argv[i], "--all") == 0;
+    if (std::strcmp(argv[i], "--segments") == 0) sessions = false;
+    if (std::strcmp(argv[i], "--sessions") == 0) segments = false;
+  }
+  Tally tally;
+  try {
+    const cuda::Device device = cuda::Device::open();
+    if (segments) check_segments(device, all ? SIZE_MAX : 8, false, &tally);
+    if (segments) check_segments(device, all ? SIZE_MAX : 8, true, &tally);
+    if (sessions)
+      for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
+        SessionCheck(device, dtype, &tally).run();
+    std::printf("%d passed, %d failed on %s\n", tally.passed, tally.failed,
+                device.facts().name.c_str());
+  } catch (const std::exception& error) {
+    std::printf("%s\n%d passed, %d failed on a GPU\n", error.what(), tally.passed,
+                tally.failed + 1);
+    return 1;
+  }
+  return tally.failed > 0;
+}

@@ -125,7 +125,8 @@ def predicate(text: str, /, **tables: Any) -> Mask:
     offending column, or naming the table.
     """
     if not isinstance(text, str):
-        raise InvalidArgument(f"text: expected a string, got {type(text).__name__}")
+        hint = "; stof.compat.flex takes functions of (b, h, q, k)" if callable(text) else ""
+        raise InvalidArgument(f"text: expected a string, got {type(text).__name__}{hint}")
     views = []
     for name, table in tables.items():
         framework, array = adopt(table, name)

@@ -8,6 +8,8 @@ namespace stof::cli {
 
 std::string default_model_folder() { return cache_folder() + "/models/all-minilm-l6-v2"; }
 
+std::string default_generator_folder() { return cache_folder() + "/models/smollm2-135m-instruct"; }
+
 ModelFolderState inspect_model_folder(const std::string& folder) {
   ModelFolderState state{folder, ""};
   const auto has = [&folder](const char* name) { return file_exists(folder + "/" + name); };

@@ -10,6 +10,9 @@ namespace stof::cli {
 /// <cache folder>/models/all-minilm-l6-v2, filled by scripts/setup.
 std::string default_model_folder();
 
+/// <cache folder>/models/smollm2-135m-instruct, filled by scripts/setup.
+std::string default_generator_folder();
+
 struct ModelFolderState {
   std::string folder;
   std::string problem;  ///< empty when the files an encoder needs are there

@@ -1,10 +1,12 @@
-// stof run: embeds texts with a checkpoint, with any attention mask.
+// stof run: embeds texts with a checkpoint or continues a prompt, with any attention mask.
 
 #include <CLI/CLI.hpp>
+#include <limits>
 #include <memory>
 
 #include "commands.h"
 #include "core/check.h"
+#include "generate.h"
 #include "model_folder.h"
 #include "options.h"
 #include "output.h"
@@ -29,7 +31,26 @@ struct Options {
   int threads = 0;
   bool json = false;
   std::string output;
+  GenerateArguments generate;  ///< with --prompt
 };
+
+/// Refuses what has no meaning beside --prompt: options are honoured or refused.
+void continue_prompt(Options& options, const CLI::App& command, const Program& program) {
+  for (const char* name : {"TEXT", "--file", "--task", "--batch", "--output"})
+    STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --prompt",
+               name);
+  STOF_CHECK(options.device != "cuda", kUnsupported,
+             "--device: text is generated on the CPU, got {}", options.device);
+  STOF_CHECK(options.dtype == "auto" || options.dtype == "fp32", kUnsupported,
+             "--dtype: text is generated in fp32, got {}", options.dtype);
+  GenerateArguments& generate = options.generate;
+  generate.model = command.count("--model") > 0 ? options.model : default_generator_folder();
+  generate.mask = options.mask;
+  generate.max_tokens = options.max_tokens;
+  generate.threads = options.threads;
+  generate.json = options.json;
+  generate_text(generate, program);
+}
 
 LoadOptions load_options(const Options& options) {
   LoadOptions load;
@@ -77,7 +98,13 @@ Tensor concatenated(const std::vector<Tensor>& states, std::int64_t hidden) {
   return all;
 }
 
-void run(const Options& options, const Program& program) {
+void run(Options& options, const CLI::App& command, const Program& program) {
+  if (command.count("--prompt") > 0) {
+    continue_prompt(options, command, program);
+    return;
+  }
+  for (const char* name : {"--temperature", "--top-k", "--top-p", "--seed", "--stop"})
+    STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected --prompt beside it", name);
   const LoadOptions load = load_options(options);
   const std::vector<std::string> texts = read_texts(options.texts, options.file);
   ProgressBar bar("embedding", static_cast<std::int64_t>(texts.size()), program.quiet);
@@ -108,13 +135,16 @@ void run(const Options& options, const Program& program) {
 
 void add_run_command(CLI::App& app, const Program& program) {
   auto options = std::make_shared<Options>();
-  CLI::App& run_command = *app.add_subcommand("run", "Embed texts with a BERT checkpoint");
+  CLI::App& run_command =
+      *app.add_subcommand("run", "Embed texts with BERT or continue a prompt with LLaMA");
   run_command.fallthrough();
   run_command.add_option("TEXT", options->texts, "Texts; after -- they may begin with a dash");
   run_command.add_option("--file", options->file, "One text per line; - is standard input");
   run_command
-      .add_option("--model", options->model,
-                  "Hugging Face folder: config.json, model.safetensors, vocab.txt")
+      .add_option(
+          "--model", options->model,
+          "Hugging Face folder: config.json, model.safetensors, vocab.txt or tokenizer.json; "
+          "with --prompt also a .gguf file (default: SmolLM2)")
       ->capture_default_str();
   run_command
       .add_option("--task", options->task, "embed: one vector per text; tokens: one per token")
@@ -137,19 +167,37 @@ void add_run_command(CLI::App& app, const Program& program) {
       ->transform(whole_number(1, 65536))
       ->capture_default_str();
   run_command
-      .add_option("--max-tokens", options->max_tokens, "Cut longer texts (default: model's limit)")
+      .add_option("--max-tokens", options->max_tokens,
+                  "Cut longer texts (default: model's limit); with --prompt write at most so many "
+                  "(default: 256)")
       ->transform(whole_number(1, kMaxSequence));
   run_command.add_option("--threads", options->threads, "Threads (default: all cores)")
       ->transform(whole_number(1, 1024));
   run_command.add_flag("--json", options->json, "One JSON object per text and line");
   run_command.add_option("--output", options->output,
                          "Also write float32 .npy: [texts, hidden], or [all tokens, hidden]");
+  GenerateArguments& generate = options->generate;
+  run_command.add_option("--prompt", generate.prompt, "Continue this text with a decoder");
+  run_command.add_option("--temperature", generate.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  run_command.add_option("--top-k", generate.top_k, "Choose among the k likeliest tokens")
+      ->transform(whole_number(1, kMaxSequence));
+  run_command
+      .add_option("--top-p", generate.top_p, "Choose among the likeliest of this probability")
+      ->capture_default_str();
+  run_command.add_option("--seed", generate.seed, "Of the random choices")
+      ->transform(whole_number(0, std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
+  run_command.add_option("--stop", generate.stop, "End before this string; may be repeated")
+      ->expected(1)
+      ->take_all();
   run_command.footer(
       examples({"stof run \"How do I sort a list?\" \"Sorting lists in Python\"",
                 "stof run --file sentences.txt --output embeddings.npy",
                 "echo \"a text\" | stof run --file - --json | head -c 300",
+                "stof run --prompt \"Once upon a time\" --max-tokens 60",
                 "stof run \"a long text\" --mask \"window(32,32) | global(1,1)\" --task tokens"}));
-  run_command.callback([options, &program] { run(*options, program); });
+  run_command.callback([options, &run_command, &program] { run(*options, run_command, program); });
 }
 
 }  // namespace stof::cli

@@ -36,9 +36,9 @@ enum {
   STOF_NOT_FOUND = 3,        /* a file, GPU or driver that does not exist */
   STOF_CORRUPT = 4,          /* text or a file that is not what it claims to be */
   STOF_OUT_OF_MEMORY = 5,
-  STOF_IO = 6,      /* the operating system refused a read or write */
-  STOF_CUDA = 7,    /* a GPU driver call failed */
-  STOF_JIT = 8,     /* run-time compilation failed */
+  STOF_IO = 6,        /* the operating system refused a read or write */
+  STOF_CUDA = 7,      /* a GPU driver call failed */
+  STOF_JIT = 8,       /* run-time compilation failed */
   STOF_INTERNAL = 9,  /* a bug in stof */
   STOF_CANCELLED = 10 /* the caller asked for the call's end: stof_set_cancel_flag() */
 };
@@ -52,7 +52,8 @@ const char* stof_status_name(stof_status status);
 const char* stof_last_error(void);
 /* What long calls of this thread, such as planning, look at while they run: another thread, or a
  * signal handler, ends them by setting *flag to other than 0, and they return STOF_CANCELLED soon.
- * Compiling a kernel is not interrupted. Null, the default: nothing. The flag must outlive the calls. */
+ * Compiling a kernel is not interrupted. Null, the default: nothing. The flag must outlive the
+ * calls. */
 void stof_set_cancel_flag(const int32_t* flag);
 /* Frees a text that a function of this header returned. */
 void stof_text_release(char* text);

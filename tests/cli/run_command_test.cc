@@ -15,6 +15,7 @@ namespace stof::cli {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -173,6 +174,43 @@ TEST(Run, ShowsNoBarWhereNobodyWatches) {
   for (int i = 0; i < 40; ++i) many += "sentence number " + std::to_string(i) + "\n";
   EXPECT_EQ(run_stof({"run", "--file", "-", "--json", "--batch", "1"}, {.input = many}).err, "");
   EXPECT_EQ(run_stof({"run", "x", "--quiet"}, {.terminal_error = true}).err, "");
+}
+
+TEST(Run, ContinuesAPromptAndSaysHowFast) {
+  const Finished finished =
+      run_stof({"run", "--prompt", "The capital of France is", "--max-tokens", "3"});
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(finished.out, " Paris.\n\n");
+  EXPECT_THAT(finished.err,
+              AllOf(StartsWith("stof: read 5 tokens in "), HasSubstr("wrote 3 tokens"),
+                    HasSubstr("tokens/s), ended by token limit")));
+}
+
+TEST(Run, HonoursEveryOptionOfGeneration) {
+  const auto lines = lines_of(
+      run_shell("sh",
+                "$stof run --prompt 'The capital of France is' --max-tokens 9 --temperature 0.01 "
+                "--top-k 5 --top-p 0.9 --seed 7 --stop 'nothing such' --stop '\n\n' "
+                "--mask 'sink(1) | window(20, 0)' --threads 1 --json"));
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].at("text"), " Paris.");
+  EXPECT_EQ(lines[0].at("stopped_by"), "stop string");
+  EXPECT_EQ(lines[0].at("prompt_tokens"), 5);
+}
+
+TEST(Run, RefusesOptionsThatGenerationHasNot) {
+  const auto refusal = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", "--prompt", "x"});
+    return user_error(run_stof(more));
+  };
+  EXPECT_THAT(refusal({"a text"}), StartsWith("TEXT: expected none beside --prompt"));
+  EXPECT_THAT(refusal({"--batch", "2"}), StartsWith("--batch: expected none"));
+  EXPECT_THAT(refusal({"--device", "cuda"}), StartsWith("--device"));
+  EXPECT_THAT(refusal({"--dtype", "fp16"}), StartsWith("--dtype"));
+  EXPECT_THAT(refusal({"--model", "no-such.gguf"}), StartsWith("--model: no-such.gguf"));
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--top-k", "3"})), StartsWith("--top-k"));
+  const Finished finished = run_shell("sh", "STOF_CACHE=/nonexistent $stof run --prompt x");
+  EXPECT_THAT(user_error(finished), HasSubstr("run scripts/setup --models"));
 }
 
 TEST(Demo, ShowsSentencesMasksAndPictures) {

@@ -1,0 +1,66 @@
+#include "generate.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "model_folder.h"
+#include "output.h"
+#include "stof/text_generator.h"
+
+namespace stof::cli {
+namespace {
+
+std::string rate(std::int64_t tokens, double seconds) {
+  return fmt::format("{} tokens in {} ({:.1f} tokens/s)", tokens, human_duration(seconds),
+                     static_cast<double>(tokens) / seconds);
+}
+
+}  // namespace
+
+void generate_text(const GenerateArguments& arguments, const Program& program) {
+  GenerateOptions options;
+  if (arguments.max_tokens > 0) options.max_tokens = arguments.max_tokens;
+  options.temperature = arguments.temperature;
+  options.top_k = arguments.top_k;
+  options.top_p = arguments.top_p;
+  options.seed = arguments.seed;
+  options.stop = arguments.stop;
+  options.mask = mask::parse(arguments.mask);
+  options.num_threads = arguments.threads;
+  STOF_CHECK(is_folder(arguments.model) || file_exists(arguments.model), kNotFound,
+             "--model: {}: no such folder or file{}", arguments.model,
+             arguments.model == default_generator_folder()
+                 ? "; run scripts/setup --models to fetch SmolLM2"
+                 : "");
+  const TextGenerator generator = TextGenerator::load(arguments.model);
+  if (!arguments.json)
+    options.on_text = [](std::string_view text) {
+      write_output(text);
+      flush_output();
+    };
+  const GeneratedText result = generator.generate(arguments.prompt, options);
+  const auto num_tokens = static_cast<std::int64_t>(result.ids.size());
+  if (arguments.json) {
+    const nlohmann::ordered_json json = {{"prompt", arguments.prompt},
+                                         {"text", result.text},
+                                         {"ids", result.ids},
+                                         {"stopped_by", to_string(result.reason)},
+                                         {"prompt_tokens", result.prompt_tokens},
+                                         {"prefill_seconds", result.prefill},
+                                         {"decode_seconds", result.decode}};
+    print_out("{}\n", json.dump());
+    return;
+  }
+  print_out("\n");
+  flush_output();
+  if (program.quiet) return;
+  write_note(fmt::format("read {}, wrote {}, ended by {}",
+                         rate(result.prompt_tokens, result.prefill),
+                         rate(num_tokens, result.decode), to_string(result.reason)));
+}
+
+}  // namespace stof::cli

@@ -1,0 +1,87 @@
+#pragma once
+// TextGenerator: a checkpoint of the LLaMA family in, text that continues a prompt out.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stof/mask.h"
+#include "stof/tensor.h"
+
+namespace stof {
+
+struct GenerateOptions {
+  std::int64_t max_tokens = 256;  ///< at most so many are written
+  double temperature = 0;         ///< 0: the likeliest token, always
+  std::int64_t top_k = 0;         ///< only the k likeliest tokens; 0: all
+  double top_p = 1;               ///< only the likeliest that make up this probability
+  std::uint64_t seed = 0;         ///< of the random choices
+  std::vector<std::string> stop;  ///< the text ends before the first of these
+  /// Combined by & with the model's own (causal, and its window where it has one), in positions of
+  /// prompt and answer together.
+  mask::Mask mask;
+  std::int64_t prefill_chunk = 512;  ///< tokens of the prompt that are read at once
+  int num_threads = 0;               ///< 0 = all
+  /// Called with each piece of text as soon as it is certain; together they are the whole.
+  std::function<void(std::string_view)> on_text;
+};
+
+/// Why a text ended.
+enum class StopReason : std::uint8_t {
+  kEndToken,    ///< the model said so
+  kStopString,  ///< one of GenerateOptions::stop
+  kMaxTokens,
+  kPositions,  ///< the model knows no further ones
+};
+
+/// "end token", "stop string", ...
+std::string_view to_string(StopReason reason);
+
+struct GeneratedText {
+  std::string text;               ///< UTF-8, without the prompt, special tokens and the stop string
+  std::vector<std::int32_t> ids;  ///< all that were chosen, an end token included
+  StopReason reason = StopReason::kMaxTokens;
+  std::int64_t prompt_tokens = 0;
+  /// Wall time, seconds: reading the prompt, writing, and of both planning masks and attention.
+  double prefill = 0, decode = 0, plan = 0, attention = 0;
+};
+
+/// A decoder loaded from a Hugging Face folder (config.json, model.safetensors or a sharded index,
+/// tokenizer.json) or a GGUF file, which holds all of that. Computes in float32 on the CPU.
+/// Immutable after load; safe from several threads.
+class TextGenerator {
+ public:
+  /// `path` is a folder or a .gguf file, or a folder whose only model is a .gguf file. Throws
+  /// NotFound, Corrupt or Unsupported naming file, field or tensor, expected and got.
+  static TextGenerator load(const std::string& path);
+
+  std::int64_t num_layers() const;
+  std::int64_t num_heads() const;
+  std::int64_t vocab_size() const;
+  std::int64_t max_positions() const;
+  std::string describe() const;
+
+  /// With what the tokenizer puts in front of every text.
+  std::vector<std::int32_t> tokenize(const std::string& text) const;
+  /// Special tokens left out.
+  std::string detokenize(const std::vector<std::int32_t>& ids) const;
+
+  /// Float32 [tokens, vocab_size]: what the model expects after each token. Only `mask`,
+  /// `prefill_chunk` and `num_threads` of the options play a part.
+  Tensor logits(const std::vector<std::int32_t>& ids, const GenerateOptions& options = {}) const;
+
+  /// Throws InvalidArgument naming the option, or where the prompt has no token or more than
+  /// max_positions().
+  GeneratedText generate(const std::string& prompt, const GenerateOptions& options = {}) const;
+
+  struct Impl;
+  explicit TextGenerator(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace stof

@@ -1,0 +1,259 @@
+// Sampling, stop strings, and generation with small checkpoints and with SmolLM2.
+
+#include "stof/text_generator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "model/sampler.h"
+#include "model/stop_strings.h"
+#include "model/tiny_llama.h"
+#include "stof/error.h"
+
+namespace stof::model {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+template <class Action>
+std::string error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "nothing was thrown";
+}
+
+/// How often each id is drawn from the logits.
+std::vector<double> frequencies(const std::vector<float>& logits, const SamplingOptions& options) {
+  constexpr int kDraws = 20000;
+  Sampler sampler(options);
+  std::vector<double> counts(logits.size());
+  for (int i = 0; i < kDraws; ++i) ++counts[static_cast<std::size_t>(sampler.next(logits))];
+  for (double& count : counts) count /= kDraws;
+  return counts;
+}
+
+void expect_near(const std::vector<double>& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (expected[i] == 0) {
+      EXPECT_EQ(actual[i], 0);
+    }
+    EXPECT_NEAR(actual[i], expected[i], 0.015) << i;  // four standard deviations
+  }
+}
+
+float log_of(double x) { return static_cast<float>(std::log(x)); }
+
+TEST(Sampler, DrawsByTemperatureTopKAndTopP) {
+  // Probabilities 0.1, 0.4, 0.2, 0.3, shifted by a constant that must not matter.
+  const std::vector<float> logits = {log_of(0.1) + 50, log_of(0.4) + 50, log_of(0.2) + 50,
+                                     log_of(0.3) + 50};
+  expect_near(frequencies(logits, {1, 0, 1, 1}), {0.1, 0.4, 0.2, 0.3});
+  expect_near(frequencies(logits, {0.5, 0, 1, 2}), {1 / 30.0, 16 / 30.0, 4 / 30.0, 9 / 30.0});
+  expect_near(frequencies(logits, {1, 2, 1, 3}), {0, 4 / 7.0, 0, 3 / 7.0});
+  expect_near(frequencies(logits, {1, 0, 0.69, 4}), {0, 4 / 7.0, 0, 3 / 7.0});
+  expect_near(frequencies(logits, {1, 0, 0.71, 5}), {0, 4 / 9.0, 2 / 9.0, 3 / 9.0});
+  expect_near(frequencies(logits, {1, 0, 1e-9, 6}), {0, 1, 0, 0});
+  expect_near(frequencies(logits, {1, 100, 1, 7}), {0.1, 0.4, 0.2, 0.3});
+  // top_p is of what top_k leaves: 0.4 and 0.3 of 0.7.
+  expect_near(frequencies(logits, {1, 2, 0.5, 8}), {0, 1, 0, 0});
+}
+
+TEST(Sampler, TakesTheFirstOfEqualLogitsWithoutTemperature) {
+  EXPECT_EQ(Sampler({}).next(std::vector<float>{1, 3, 3, 2}), 1);
+  EXPECT_EQ(Sampler({1, 1, 1, 9}).next(std::vector<float>{1, 3, 3, 2}), 1);
+  EXPECT_EQ(Sampler({1, 0, 1, 9}).next(std::vector<float>{-INFINITY, 3, -INFINITY}), 1);
+}
+
+TEST(Sampler, RepeatsItselfBySeed) {
+  const std::vector<float> logits(64, 0);
+  const auto draws = [&](std::uint64_t seed) {
+    Sampler sampler({1, 0, 1, seed});
+    std::vector<std::int32_t> ids;
+    for (int i = 0; i < 20; ++i) ids.push_back(sampler.next(logits));
+    return ids;
+  };
+  EXPECT_EQ(draws(1), draws(1));
+  EXPECT_NE(draws(1), draws(2));
+}
+
+TEST(Sampler, RefusesOptionsAndLogitsThatMakeNoSense) {
+  EXPECT_THAT(error_of([] { Sampler({-1, 0, 1, 0}); }), HasSubstr("temperature"));
+  EXPECT_THAT(error_of([] { Sampler({NAN, 0, 1, 0}); }), HasSubstr("temperature"));
+  EXPECT_THAT(error_of([] { Sampler({1, -1, 1, 0}); }), HasSubstr("top_k"));
+  EXPECT_THAT(error_of([] { Sampler({1, 0, 0, 0}); }), HasSubstr("top_p"));
+  EXPECT_THAT(error_of([] { Sampler({1, 0, 1.5, 0}); }), HasSubstr("top_p"));
+  for (const std::vector<float>& bad : {std::vector<float>{}, {1, NAN}, {INFINITY}, {-INFINITY}})
+    EXPECT_THAT(error_of([&] { Sampler({}).next(bad); }), HasSubstr("InvalidArgument: logits"));
+}
+
+TEST(StopStrings, EndTheTextWhereverItIsCut) {
+  struct Case {
+    std::string text, expected;
+    bool stopped;
+  };
+  for (const Case& c : std::vector<Case>{{"abcENDdef", "abc", true},
+                                         {"abENENDx", "abEN", true},
+                                         {"a##b", "a", true},
+                                         {"EN", "EN", false},
+                                         {"xE#", "xE#", false},
+                                         {"#END##", "#", true},
+                                         {"", "", false}}) {
+    for (std::size_t step = 1; step <= c.text.size() + 1; ++step) {
+      StopStrings stop({"END", "##"});
+      std::string out;
+      for (std::size_t at = 0; at < c.text.size(); at += step)
+        out += stop.push(c.text.substr(at, step));
+      EXPECT_EQ(stop.stopped(), c.stopped);
+      EXPECT_EQ(out + stop.finish(), c.expected) << c.text << step;
+    }
+  }
+  EXPECT_THAT(error_of([] { StopStrings({""}); }), HasSubstr("stop"));
+}
+
+TextGenerator tiny(const char* name = "base") {
+  static const LlamaGolden golden;
+  const TemporaryFolder folder;
+  nlohmann::json config = golden.at(name).at("config");
+  config["eos_token_id"] = 49;
+  golden.write(folder, golden.at(name), config, golden.weights(golden.at(name)));
+  return TextGenerator::load(folder.path());
+}
+
+/// The likeliest token after each prefix, every time from the start.
+std::vector<std::int32_t> greedy(const TextGenerator& model, std::vector<std::int32_t> ids,
+                                 int count) {
+  const std::size_t prompt = ids.size();
+  for (int i = 0; i < count; ++i) {
+    const Tensor logits = model.logits(ids);
+    const auto last = logits.as<float>().last(static_cast<std::size_t>(model.vocab_size()));
+    ids.push_back(
+        static_cast<std::int32_t>(std::max_element(last.begin(), last.end()) - last.begin()));
+    if (ids.back() == 49) break;
+  }
+  return {ids.begin() + static_cast<long>(prompt), ids.end()};
+}
+
+TEST(TextGenerator, WritesTheLikeliestTokensWithOrWithoutACache) {
+  for (const char* name : {"base", "mistral", "qwen2 window"}) {
+    const TextGenerator model = tiny(name);
+    GenerateOptions options;
+    options.max_tokens = 30;
+    options.prefill_chunk = 4;
+    std::string streamed;
+    options.on_text = [&](std::string_view text) { streamed += text; };
+    const GeneratedText result = model.generate("hello world", options);
+    EXPECT_EQ(result.ids, greedy(model, model.tokenize("hello world"), 30)) << name;
+    EXPECT_EQ(result.text, model.detokenize(result.ids));
+    EXPECT_EQ(result.text, streamed);
+    EXPECT_EQ(result.prompt_tokens, 11);
+  }
+}
+
+TEST(TextGenerator, EndsWhereItIsTold) {
+  const TextGenerator model = tiny();
+  GenerateOptions options;
+  options.temperature = 1.5;
+  options.seed = 3;
+  options.max_tokens = 12;
+  const GeneratedText whole = model.generate("abc", options);
+  EXPECT_EQ(whole.ids, model.generate("abc", options).ids);
+  ASSERT_EQ(whole.reason, StopReason::kMaxTokens);
+  ASSERT_GE(whole.text.size(), 8u);
+  options.stop = {whole.text.substr(4, 3)};
+  const GeneratedText stopped = model.generate("abc", options);
+  EXPECT_EQ(stopped.reason, StopReason::kStopString);
+  EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(options.stop[0])));
+  options.stop.clear();
+  options.seed = 4;
+  EXPECT_NE(model.generate("abc", options).ids, whole.ids);
+}
+
+TEST(TextGenerator, EndsAtAnEndTokenAndAtTheLastPosition) {
+  const TextGenerator model = tiny();
+  bool ended = false, ran_out = false;
+  GenerateOptions options;
+  options.temperature = 2;
+  options.max_tokens = 1000;
+  for (options.seed = 0; options.seed < 40; ++options.seed) {
+    const GeneratedText result = model.generate("abc", options);
+    const bool end_token = result.ids.back() == 49;
+    EXPECT_EQ(result.reason, end_token ? StopReason::kEndToken : StopReason::kPositions);
+    if (!end_token) {
+      EXPECT_EQ(result.ids.size(), 64u - 3 + 1);
+    }
+    EXPECT_EQ(result.text.find("</s>"), std::string::npos);
+    (end_token ? ended : ran_out) = true;
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_TRUE(ran_out);
+}
+
+TEST(TextGenerator, RefusesPromptsAndOptionsThatCannotWork) {
+  const TextGenerator model = tiny();
+  const auto refusal = [&](const std::string& prompt,
+                           const std::function<void(GenerateOptions&)>& change) {
+    GenerateOptions options;
+    options.max_tokens = 1;
+    change(options);
+    return error_of([&] { model.generate(prompt, options); });
+  };
+  const auto keep = [](GenerateOptions&) {};
+  EXPECT_THAT(refusal("", keep), AllOf(HasSubstr("InvalidArgument: prompt"), HasSubstr("none")));
+  EXPECT_THAT(refusal(std::string(65, 'a'), keep),
+              AllOf(HasSubstr("prompt"), HasSubstr("64"), HasSubstr("got 65")));
+  EXPECT_EQ(refusal(std::string(64, 'a'), keep), "nothing was thrown");
+  EXPECT_EQ(refusal("a", keep), "nothing was thrown");
+  EXPECT_THAT(refusal("a\xFF", keep), HasSubstr("byte 1"));
+  EXPECT_THAT(refusal("a", [](auto& o) { o.max_tokens = 0; }), HasSubstr("max_tokens"));
+  EXPECT_THAT(refusal("a", [](auto& o) { o.prefill_chunk = 0; }), HasSubstr("prefill_chunk"));
+  EXPECT_THAT(refusal("a", [](auto& o) { o.num_threads = -1; }), HasSubstr("num_threads"));
+  EXPECT_THAT(refusal("a", [](auto& o) { o.temperature = -1; }), HasSubstr("temperature"));
+  EXPECT_THAT(refusal("a", [](auto& o) { o.stop = {""}; }), HasSubstr("stop"));
+  EXPECT_THAT(refusal("a",
+                      [](auto& o) {
+                        o.mask = mask::key_lengths({1, 2});
+                      }),
+              HasSubstr("batch"));
+  EXPECT_THAT(error_of([&] {
+                model.logits({1, 50});
+              }),
+              AllOf(HasSubstr("token 1"), HasSubstr("got 50")));
+  EXPECT_THAT(error_of([&] { model.logits({-1}); }), HasSubstr("token 0"));
+}
+
+TEST(TextGenerator, SaysWhatIsMissing) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_of([&] { TextGenerator::load(folder.path()); }),
+              AllOf(HasSubstr("NotFound"), HasSubstr("config.json"), HasSubstr(".gguf")));
+  folder.write("a.gguf", "");
+  EXPECT_THAT(error_of([&] { TextGenerator::load(folder.path()); }),
+              AllOf(HasSubstr("Corrupt"), HasSubstr("a.gguf")));
+  folder.write("b.gguf", "");
+  EXPECT_THAT(error_of([&] { TextGenerator::load(folder.path()); }), HasSubstr("got 2"));
+  EXPECT_THAT(error_of([&] { TextGenerator::load(folder.path() + "/none"); }),
+              HasSubstr("NotFound"));
+}
+
+TEST(TextGenerator, WritesWhatTransformersWritesWithSmolLM2) {
+  const TextGenerator model = TextGenerator::load(fetched("models/smollm2-135m-instruct").string());
+  EXPECT_THAT(model.describe(),
+              AllOf(HasSubstr("30 layers"), HasSubstr("9 heads of 64 (3 of keys and values)")));
+  GenerateOptions options;
+  options.max_tokens = 12;
+  const GeneratedText result = model.generate("The capital of France is", options);
+  // tools/compare_generation.py prints these, the first of 64.
+  EXPECT_EQ(result.ids,
+            (std::vector<std::int32_t>{7042, 30, 198, 198, 504, 2988, 314, 42, 216, 34, 32, 33}));
+}
+
+}  // namespace
+}  // namespace stof::model

@@ -70,6 +70,9 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
       case GemmStep::kRowStatistics:
         call("count");
         break;
+      case GemmStep::kLayerNorm:
+      case GemmStep::kRmsNorm:
+        return text;  // once the row is known
     }
   }
   return text + fmt::format("    epilogue.store({});\n", values);
@@ -78,14 +81,17 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
 }  // namespace
 
 std::string_view to_string(GemmStep step) {
-  constexpr std::string_view kNames[] = {"bias", "relu",     "gelu_erf",  "gelu_tanh",     "silu",
-                                         "gate", "residual", "row_scale", "row_statistics"};
+  constexpr std::string_view kNames[] = {"bias",           "relu",       "gelu_erf", "gelu_tanh",
+                                         "silu",           "gate",       "residual", "row_scale",
+                                         "row_statistics", "layer_norm", "rms_norm"};
   return kNames[static_cast<std::size_t>(step)];
 }
 
 bool GemmConfig::has(GemmStep step) const {
   return std::find(steps.begin(), steps.end(), step) != steps.end();
 }
+
+bool GemmConfig::has_norm() const { return has(GemmStep::kLayerNorm) || has(GemmStep::kRmsNorm); }
 
 int GemmConfig::groups() const { return schedule == GemmSchedule::kSingle ? 1 : 2; }
 
@@ -126,16 +132,20 @@ int GemmConfig::shared_bytes() const {
   const int staging = warps * ring() * 16 * chunk() * 2;
   const int own_warps = 4 / partners() * (schedule == GemmSchedule::kSplit ? groups() : 1);
   const int receive = (partners() - 1) * own_warps * 16 * tile_n * 4;
-  const int bias_bytes = has(GemmStep::kBias) ? 2 * tile_n * (bias == DType::kFloat32 ? 4 : 2) : 0;
-  const int barriers = 2 * stages + 4 + (has(GemmStep::kResidual) ? warps * ring() : 0) +
-                       (cluster_k > 1 ? warps : 0);
-  return operands + staging + receive + bias_bytes + 8 * barriers;
+  const int vectors = has(GemmStep::kBias) + has_norm() + has(GemmStep::kLayerNorm);
+  const int slots = has_norm() ? 1 : 2;
+  const int vector_bytes = slots * vectors * tile_n * (bias == DType::kFloat32 ? 4 : 2);
+  const int hear = warps * 2 * (cluster_n - 1) * 128 * slabs();
+  const int barriers = 2 * stages + 2 * slots + (has(GemmStep::kResidual) ? warps * ring() : 0) +
+                       (cluster_k > 1 ? warps : 0) + (cluster_n > 1 ? 2 * warps : 0);
+  return operands + staging + receive + hear + vector_bytes + 8 * barriers;
 }
 
 std::string GemmConfig::shape() const {
   std::string text =
       fmt::format("{}{}x{}s{}", "pcsw"[static_cast<int>(schedule)], tile_m, tile_n, stages);
   if (cluster_k > 1) text += fmt::format("k{}", cluster_k);
+  if (cluster_n > 1) text += fmt::format("n{}", cluster_n);
   if (blocks_per_sm > 1) text += fmt::format("b{}", blocks_per_sm);
   return text;
 }
@@ -159,6 +169,10 @@ std::string problem_of(const std::vector<GemmStep>& steps) {
       return fmt::format("steps: expected {} once, got it {} times", to_string(step), times);
     if (step == GemmStep::kBias && gated)
       return "steps: expected the bias before the gate, whose columns it has";
+    const bool norm = step == GemmStep::kLayerNorm || step == GemmStep::kRmsNorm;
+    if (norm && i + 1 != steps.size())
+      return fmt::format("steps: expected {} last", to_string(step));
+    if (norm && gated) return "steps: expected no norm behind a gate";
     if (step == GemmStep::kRowStatistics && i + 1 != steps.size())
       return "steps: expected row_statistics last, of what is stored";
     gated |= step == GemmStep::kGate;
@@ -180,13 +194,18 @@ std::string GemmConfig::problem() const {
   if (tile_n < 16 || tile_n > 256 || tile_n % 16 != 0 || (has(GemmStep::kGate) && tile_n % 32 != 0))
     return fmt::format("tile_n: expected a multiple of {} up to 256, got {}",
                        has(GemmStep::kGate) ? 32 : 16, tile_n);
-  const int most = large() ? 192 : 64;
+  const int most = large() ? (has_norm() ? 128 : 192) : 64;  // a norm's sums need registers, too
   if (slabs() * tile_n / 2 > most)
     return fmt::format("tile: {} accumulators a thread are more than {}", slabs() * tile_n / 2,
                        most);
   if (partners() != 1 && partners() != 2 && partners() != 4)
     return fmt::format("cluster_k: expected 1, 2 or 4 that share a sum, got {}", partners());
   if (partners() > 1 && large()) return "cluster_k: large tiles share no sums";
+  if (has_norm() && partners() > 1) return "cluster_k: rows that are normalised share no sums";
+  const bool power = cluster_n == 1 || cluster_n == 2 || cluster_n == 4 || cluster_n == 8;
+  if (!power || cluster_n > (has_norm() ? 8 : 1))
+    return fmt::format("cluster_n: expected 1{}, got {}", has_norm() ? ", 2, 4 or 8" : "",
+                       cluster_n);
   if (stages < 2) return fmt::format("stages: expected 2 or more, got {}", stages);
   if (blocks_per_sm < 1 || (blocks_per_sm > 1 && large()))
     return fmt::format("blocks_per_sm: expected 1, got {}", blocks_per_sm);
@@ -219,12 +238,12 @@ __device__ __forceinline__ void Steps::apply(Epilogue& epilogue, float (&values)
 {steps}}}
 struct Config {{
   using Element = ptx::{element};
-  static constexpr int kTileN = {n}, kStages = {stages}, kGroups = {groups}, kSlabs = {slabs}, kClusterK = {cluster};
+  static constexpr int kTileN = {n}, kStages = {stages}, kGroups = {groups}, kSlabs = {slabs}, kClusterK = {cluster}, kClusterN = {cluster_n};
   static constexpr bool kPingPong = {pingpong}, kSplitGroups = {split}, kLarge = {large};
   static constexpr int kGroupRegisters = {greg}, kProducerRegisters = {preg};
   static constexpr int kChunk = {chunk}, kRing = {ring};
   static constexpr bool kGate = {gate}, kBias = {bias}, kFloatBias = {floatbias}, kResidual = {residual};
-  static constexpr bool kRowScale = {scale}, kStatistics = {statistics};
+  static constexpr bool kRowScale = {scale}, kStatistics = {statistics}, kNorm = {norm}, kCenter = {center};
 }};
 static_assert(GemmSizes<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 static_assert(GemmSizes<Config>::kThreads == {threads}, "host and device disagree on threads");
@@ -240,7 +259,9 @@ gemm(const __grid_constant__ stof::GemmParams params, const __grid_constant__ st
       fmt::arg("element", config.element == DType::kBFloat16 ? "BFloat16" : "Float16"),
       fmt::arg("n", config.tile_n), fmt::arg("stages", config.stages),
       fmt::arg("groups", config.groups()), fmt::arg("slabs", config.slabs()),
-      fmt::arg("cluster", config.cluster_k),
+      fmt::arg("cluster", config.cluster_k), fmt::arg("cluster_n", config.cluster_n),
+      fmt::arg("norm", flag(config.has_norm())),
+      fmt::arg("center", flag(config.has(GemmStep::kLayerNorm))),
       fmt::arg("pingpong", flag(config.schedule == GemmSchedule::kPingPong)),
       fmt::arg("split", flag(config.schedule == GemmSchedule::kSplit)),
       fmt::arg("large", flag(config.large())), fmt::arg("greg", kGroupRegisters),
@@ -253,8 +274,8 @@ gemm(const __grid_constant__ stof::GemmParams params, const __grid_constant__ st
       fmt::arg("statistics", flag(config.has(GemmStep::kRowStatistics))),
       fmt::arg("shared", config.shared_bytes()), fmt::arg("threads", config.threads()),
       fmt::arg("blocks", config.blocks_per_sm),
-      fmt::arg("clusters", config.cluster_k > 1
-                               ? fmt::format("__cluster_dims__({}, 1, 1)", config.cluster_k)
+      fmt::arg("clusters", config.cluster_blocks() > 1
+                               ? fmt::format("__cluster_dims__({}, 1, 1)", config.cluster_blocks())
                                : ""));
   return text;
 }

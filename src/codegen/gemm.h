@@ -23,6 +23,8 @@ enum class GemmStep : std::uint8_t {
   kRowScale,  ///< times a float32 of the row
   kRowStatistics,  ///< stores a row's sum and sum of squares over each tile's columns, as float32;
                    ///< before rounding
+  kLayerNorm,      ///< of whole rows, last: (v - mean) / sqrt(variance + epsilon) * gamma + beta
+  kRmsNorm,        ///< likewise: v / sqrt(mean square + epsilon) * gamma
 };
 std::string_view to_string(GemmStep step);
 
@@ -35,16 +37,19 @@ enum class GemmSchedule : std::uint8_t {
 
 struct GemmConfig {
   DType element = DType::kBFloat16;  ///< of x, W, y and residual; or float16
-  DType bias = DType::kFloat32;      ///< or the element type
+  DType bias = DType::kFloat32;      ///< of bias, gamma and beta; or the element type
   GemmSchedule schedule = GemmSchedule::kPingPong;
   int tile_m = 128;  ///< 64 or 128; cooperative 128 or 256; single and split 64
   int tile_n = 192;  ///< a multiple of 16 to 256
   int stages = 4;
   int cluster_k = 1;  ///< blocks of a cluster that share a tile's sum: 1, 2 or 4
+  int cluster_n =
+      1;  ///< with a norm: blocks of a cluster whose column tiles make up a row: 1, 2, 4, 8
   int blocks_per_sm = 1;
   std::vector<GemmStep> steps;
 
   bool has(GemmStep step) const;
+  bool has_norm() const;
   int groups() const;  ///< warpgroups that multiply
   int slabs() const;   ///< of 64 rows, each warpgroup's
   bool large() const;  ///< registers move from the producer to the others
@@ -56,6 +61,8 @@ struct GemmConfig {
   int ring() const;
   /// Warpgroups and blocks that share a tile's sum over K.
   int partners() const;
+  /// Blocks of a cluster.
+  int cluster_blocks() const { return cluster_k * cluster_n; }
   int shared_bytes() const;
 
   /// "p128x192s4": schedule, tile, stages, then what is special.

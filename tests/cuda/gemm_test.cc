@@ -162,11 +162,27 @@ TEST(GemmConfig, RefusesTilesThatDoNotFit) {
   EXPECT_THROW(emit_gemm(config), Error);
 }
 
+TEST(GemmCandidates, TakeWholeRowsByClustersWhereANormFollows) {
+  const std::vector<GemmStep> steps = {GemmStep::kBias, GemmStep::kResidual, GemmStep::kLayerNorm};
+  const GemmCandidates base = gemm_candidates(product(4096, 768, 768, steps), hopper());
+  ASSERT_FALSE(base.feasible.empty());
+  for (const GemmCandidate& candidate : base.feasible)
+    EXPECT_EQ(candidate.config.cluster_n * candidate.config.tile_n, 768) << candidate.config.name();
+  const GemmCandidates wide = gemm_candidates(product(4096, 4096, 768, steps), hopper());
+  EXPECT_TRUE(wide.feasible.empty());
+  std::string reasons;
+  for (const GemmRefusal& refusal : wide.refused) reasons += refusal.reason + "\n";
+  EXPECT_THAT(reasons, HasSubstr("rows of 4096 columns are not"));
+  EXPECT_THAT(codegen::problem_of({GemmStep::kLayerNorm, GemmStep::kBias}),
+              HasSubstr("expected layer_norm last"));
+}
+
 /// One kernel of every schedule, with the steps that need the most registers somewhere.
 TEST(GemmBuild, CompilesWithoutSpills) {
   const auto compile = [](GemmSchedule schedule, int tile_m, int tile_n, int stages, int cluster_k,
-                          DType element, std::vector<GemmStep> steps) {
+                          DType element, std::vector<GemmStep> steps, int cluster_n = 1) {
     GemmConfig config;
+    config.cluster_n = cluster_n;
     config.schedule = schedule;
     config.tile_m = tile_m;
     config.tile_n = tile_n;
@@ -185,6 +201,8 @@ TEST(GemmBuild, CompilesWithoutSpills) {
           {GemmStep::kBias, GemmStep::kResidual, GemmStep::kRowStatistics});
   compile(GemmSchedule::kCooperative, 128, 256, 4, 1, DType::kFloat16,
           {GemmStep::kBias, GemmStep::kGeluErf});
+  compile(GemmSchedule::kCooperative, 128, 192, 4, 1, DType::kBFloat16,
+          {GemmStep::kBias, GemmStep::kResidual, GemmStep::kLayerNorm}, 4);
   compile(GemmSchedule::kSplit, 64, 64, 8, 2, DType::kBFloat16,
           {GemmStep::kRowScale, GemmStep::kBias, GemmStep::kSilu, GemmStep::kGate});
   compile(GemmSchedule::kSingle, 64, 48, 8, 4, DType::kFloat16, {GemmStep::kResidual});

@@ -136,16 +136,20 @@ GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64
       narrow_(element, rows, out / 2, out / 2 + gap, "y"),
       wide_residual_(element, rows, out, out + gap, "residual"),
       narrow_residual_(element, rows, out / 2, out / 2 + gap, "residual"),
-      bias16_(element, 1, out, out, "bias") {
+      bias16_(element, 1, out, out, "bias"),
+      gamma16_(element, 1, out, out, "gamma"),
+      beta16_(element, 1, out, out, "beta") {
   Draw draw(seed);
   x_.fill(draw, 1);
   weight_.fill(draw, 1 / std::sqrt(static_cast<float>(in)));
   wide_residual_.fill(draw, 1);
   narrow_residual_.fill(draw, 1);
-  bias16_.fill(draw, 1);
-  for (std::int64_t i = 0; i < out; ++i) bias_.values.push_back(draw.normal());
+  for (GuardedMatrix* vector : {&bias16_, &gamma16_, &beta16_}) vector->fill(draw, 1);
+  for (DeviceFloats* vector : {&bias_, &gamma_, &beta_}) {
+    for (std::int64_t i = 0; i < out; ++i) vector->values.push_back(draw.normal());
+    vector->upload("vector");
+  }
   for (std::int64_t i = 0; i < rows; ++i) scale_.values.push_back(1 + 0.3f * draw.normal());
-  bias_.upload("bias");
   scale_.upload("row_scale");
 
   // Rows on both sides of every boundary inside a tile, the last ones, and some others.
@@ -182,6 +186,7 @@ cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bi
   problem.out = out_;
   problem.steps = steps;
   problem.bias = bias;
+  problem.epsilon = 1e-5;
   problem.x_stride = x_.stride();
   problem.y_stride = problem.residual_stride = y_of(problem).stride();
   return problem;
@@ -207,6 +212,10 @@ cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p,
   if (p.has(GemmStep::kResidual))
     operands.residual =
         p.has(GemmStep::kGate) ? narrow_residual_.address() : wide_residual_.address();
+  const bool floats = p.bias == DType::kFloat32;
+  if (p.has_norm()) operands.gamma = floats ? gamma_.buffer.address() : gamma16_.address();
+  if (p.has(GemmStep::kLayerNorm))
+    operands.beta = floats ? beta_.buffer.address() : beta16_.address();
   if (p.has(GemmStep::kRowScale)) operands.row_scale = scale_.buffer.address();
   operands.statistics = statistics.address();
   return operands;
@@ -241,6 +250,16 @@ std::string GemmCase::check(const cuda::Sm90Gemm& gemm) {
   return compare(gemm, statistics);
 }
 
+double GemmCase::vector(const cuda::GemmProblem& problem, GemmVector which,
+                        std::size_t column) const {
+  const DeviceFloats* floats[] = {&bias_, &gamma_, &beta_};
+  const GuardedMatrix* elements[] = {&bias16_, &gamma16_, &beta16_};
+  const auto i = static_cast<std::size_t>(which);
+  return static_cast<double>(problem.bias == DType::kFloat32
+                                 ? floats[i]->values[column]
+                                 : elements[i]->at(0, static_cast<std::int64_t>(column)));
+}
+
 std::string GemmCase::compare(const cuda::Sm90Gemm& gemm, const std::vector<float>& statistics) {
   const cuda::GemmProblem& p = gemm.problem();
   const GuardedMatrix& y = y_of(p);
@@ -258,14 +277,23 @@ std::string GemmCase::compare(const cuda::Sm90Gemm& gemm, const std::vector<floa
       const bool gates = s + 1 < p.steps.size() && p.steps[s + 1] == GemmStep::kGate;
       for (std::size_t c = 0; c < values.size(); ++c) {
         const auto column = static_cast<std::int64_t>(c);
-        if (step == GemmStep::kBias)
-          values[c] += static_cast<double>(p.bias == DType::kFloat32 ? bias_.values[c]
-                                                                     : bias16_.at(0, column));
+        if (step == GemmStep::kBias) values[c] += vector(p, GemmVector::kBias, c);
         if (step == GemmStep::kRowScale)
           values[c] *= static_cast<double>(scale_.values[static_cast<std::size_t>(row)]);
         if (step == GemmStep::kResidual) values[c] += static_cast<double>(residual.at(row, column));
         if (is_activation(step) && (!gates || c < values.size() / 2))
           values[c] = activation(step, values[c]);
+      }
+      if (step == GemmStep::kLayerNorm || step == GemmStep::kRmsNorm) {
+        const bool center = step == GemmStep::kLayerNorm;
+        const auto width = static_cast<double>(values.size());
+        double mean = 0, squares = 0;
+        for (const double value : values) mean += center ? value / width : 0;
+        for (const double value : values) squares += (value - mean) * (value - mean) / width;
+        for (std::size_t c = 0; c < values.size(); ++c)
+          values[c] = (values[c] - mean) / std::sqrt(squares + p.epsilon) *
+                          vector(p, GemmVector::kGamma, c) +
+                      (center ? vector(p, GemmVector::kBeta, c) : 0);
       }
       if (step != GemmStep::kGate) continue;
       std::vector<double> gated;
@@ -305,7 +333,8 @@ std::string GemmCase::compare(const cuda::Sm90Gemm& gemm, const std::vector<floa
 
 bool GemmCase::inputs_unchanged() const {
   return x_.unchanged() && weight_.unchanged() && wide_residual_.unchanged() &&
-         narrow_residual_.unchanged() && bias16_.unchanged();
+         narrow_residual_.unchanged() && bias16_.unchanged() && gamma16_.unchanged() &&
+         beta16_.unchanged();
 }
 
 }  // namespace stof::check

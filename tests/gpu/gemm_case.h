@@ -50,6 +50,8 @@ struct DeviceFloats {
   void upload(const char* name);
 };
 
+enum class GemmVector { kBias, kGamma, kBeta };
+
 class GemmCase {
  public:
   /// `gap`: elements between the rows of x, y and residual.
@@ -68,13 +70,16 @@ class GemmCase {
  private:
   cuda::GemmOperands operands(const cuda::GemmProblem& problem,
                               const cuda::DeviceBuffer& statistics);
+  /// Element of bias, gamma or beta as the problem has them.
+  double vector(const cuda::GemmProblem& problem, GemmVector which, std::size_t column) const;
   std::string compare(const cuda::Sm90Gemm& gemm, const std::vector<float>& statistics);
   const GuardedMatrix& y_of(const cuda::GemmProblem& problem) const;
 
   DType element_;
   std::int64_t rows_, in_, out_;
-  GuardedMatrix x_, weight_, wide_, narrow_, wide_residual_, narrow_residual_, bias16_;
-  DeviceFloats bias_, scale_;
+  GuardedMatrix x_, weight_, wide_, narrow_, wide_residual_, narrow_residual_;
+  GuardedMatrix bias16_, gamma16_, beta16_;
+  DeviceFloats bias_, gamma_, beta_, scale_;
   std::vector<std::int64_t> sampled_;      ///< rows
   std::vector<std::vector<double>> sums_;  ///< of x W^T, by sampled row
   double worst_ = 0;

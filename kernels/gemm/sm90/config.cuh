@@ -8,6 +8,8 @@ namespace stof {
 /// Mirrored by src/backend/cuda/gemm/sm90_gemm.cc.
 struct GemmParams {
   const void* bias;        // [columns], float32 or elements; null without
+  const void* gamma;       // likewise: what normalised rows are multiplied by
+  const void* beta;        // likewise: what is then added
   const float* row_scale;  // [rows]; null without
   float2* statistics;      // [rows, tiles_n]: sum and sum of squares; null without
   i32 rows;
@@ -15,12 +17,13 @@ struct GemmParams {
   i32 k_blocks;  // of 64 columns of x
   i32 tiles_m, tiles_n;
   i32 band;  // row tiles that are taken together, column tile by column tile
+  float epsilon;  // of a norm
 };
 
 /// `Config` (emitted by src/codegen/gemm.cc) has: Element, kTileN, kStages, kGroups (warpgroups that
-/// multiply), kSlabs (of 64 rows, each warpgroup's), kPingPong, kSplitGroups, kClusterK, kLarge,
-/// kGroupRegisters, kProducerRegisters, kChunk, kRing, kGate, kBias, kFloatBias, kResidual,
-/// kRowScale, kStatistics.
+/// multiply), kSlabs (of 64 rows, each warpgroup's), kPingPong, kSplitGroups, kClusterK, kClusterN,
+/// kLarge, kGroupRegisters, kProducerRegisters, kChunk, kRing, kGate, kBias, kFloatBias, kResidual,
+/// kRowScale, kStatistics, kNorm, kCenter.
 template <class Config>
 struct GemmSizes : Config {
   /// Warpgroups with rows of their own in a tile.
@@ -48,20 +51,33 @@ struct GemmSizes : Config {
   static constexpr int kWarps = 4 * Config::kGroups;
   static constexpr int kStagingBytes = 16 * Config::kChunk * 2;  // a warp's 16 rows of a chunk
   static constexpr int kReceiveBytes = 16 * Config::kTileN * 4;  // a warp's rows of one partner
-  static constexpr int kBiasBytes = Config::kBias ? Config::kTileN * (Config::kFloatBias ? 4 : 2) : 0;
-  static constexpr int kBiasSlots = 2;
+  /// What epilogues read of a column: bias, gamma, beta. Blocks whose cluster has whole rows keep
+  /// their column tile.
+  static constexpr int kVectorBytes = Config::kTileN * (Config::kFloatBias ? 4 : 2);
+  static constexpr int kVectors = (Config::kBias ? 1 : 0) + (Config::kNorm ? (Config::kCenter ? 2 : 1) : 0);
+  static constexpr int kBiasBytes = kVectors * kVectorBytes;
+  static constexpr int kBiasSlots = Config::kNorm ? 1 : 2;
+
+  static constexpr int kClusterBlocks = Config::kClusterK * Config::kClusterN;
+  static_assert(Config::kClusterN == 1 || (Config::kNorm && kPartners == 1));
+  /// What a warp hears from another block of its rows: for each slab 8 x (sum, squares) of two rows.
+  /// Twice, since that block may be one tile ahead.
+  static constexpr int kHearBytes = 128 * Config::kSlabs;
+  static constexpr int kHears = Config::kClusterN - 1;
 
   static constexpr int kXOffset = 0;
   static constexpr int kWOffset = kXOffset + Config::kStages * kXBytes;
   static constexpr int kStagingOffset = kWOffset + Config::kStages * kWBytes;
   static constexpr int kReceiveOffset = kStagingOffset + kWarps * Config::kRing * kStagingBytes;
   static constexpr int kReceives = (kPartners - 1) * kOwnWarps * (Config::kSplitGroups ? Config::kGroups : 1);
-  static constexpr int kBiasOffset = kReceiveOffset + kReceives * kReceiveBytes;
+  static constexpr int kHearOffset = kReceiveOffset + kReceives * kReceiveBytes;
+  static constexpr int kBiasOffset = kHearOffset + kWarps * 2 * kHears * kHearBytes;
   static constexpr int kBarrierOffset = kBiasOffset + kBiasSlots * kBiasBytes;
   static constexpr int kResidualBarriers = Config::kResidual ? kWarps * Config::kRing : 0;
   static constexpr int kReceiveBarriers = Config::kClusterK > 1 ? kWarps : 0;
+  static constexpr int kHearBarriers = kHears > 0 ? 2 * kWarps : 0;
   static constexpr int kNumBarriers =
-      2 * Config::kStages + 2 * kBiasSlots + kResidualBarriers + kReceiveBarriers;
+      2 * Config::kStages + 2 * kBiasSlots + kResidualBarriers + kReceiveBarriers + kHearBarriers;
   static constexpr int kSharedBytes = kBarrierOffset + 8 * kNumBarriers;
 
   /// Warps that read a stage and a tile's bias. Blocks that share sums take one tile: what they have
@@ -84,6 +100,9 @@ struct GemmBarriers {
   __device__ u32 receive(int warp) const {
     return bias_full(0) + 8 * (2 * D::kBiasSlots + D::kResidualBarriers + warp);
   }
+  __device__ u32 hear(int warp, u32 buffer) const {
+    return receive(0) + 8 * (D::kReceiveBarriers + 2 * warp + buffer);
+  }
 };
 
 /// Number of a block of K in this block's life -> its place in the ring.
@@ -101,21 +120,6 @@ struct GemmRing {
   }
 };
 
-/// The tiles of one block, and its part of K.
-template <class D>
-struct TileWalk {
-  i32 index, stride, end;   // of tiles
-  i32 k_begin, k_blocks;    // of this block of the cluster
-  __device__ __forceinline__ explicit TileWalk(const GemmParams& params)
-      : index(static_cast<i32>(blockIdx.x) / D::kClusterK),
-        stride(static_cast<i32>(gridDim.x) / D::kClusterK),
-        end(params.tiles_m * params.tiles_n) {
-    const i32 rank = static_cast<i32>(blockIdx.x) % D::kClusterK;
-    k_begin = rank * params.k_blocks / D::kClusterK;
-    k_blocks = (rank + 1) * params.k_blocks / D::kClusterK - k_begin;
-  }
-};
-
 struct TilePlace {
   i32 m, n;
 };
@@ -130,5 +134,28 @@ __device__ __forceinline__ TilePlace tile_place(const GemmParams& params, i32 in
   const i32 n = inside / height;
   return {first + inside - n * height, n};
 }
+
+/// The tiles of one block, and its part of K.
+template <class D>
+struct TileWalk {
+  i32 index, stride, end;  // of tiles; with a norm of rows of tiles
+  i32 k_begin, k_blocks;   // of this block of the cluster
+  i32 rank;                // of this block in the cluster
+  __device__ __forceinline__ explicit TileWalk(const GemmParams& params)
+      : index(static_cast<i32>(blockIdx.x) / D::kClusterBlocks),
+        stride(static_cast<i32>(gridDim.x) / D::kClusterBlocks),
+        end(params.tiles_m * (D::kNorm ? 1 : params.tiles_n)),
+        rank(static_cast<i32>(blockIdx.x) % D::kClusterBlocks) {
+    const i32 part = D::kClusterK > 1 ? rank : 0;
+    k_begin = part * params.k_blocks / D::kClusterK;
+    k_blocks = (part + 1) * params.k_blocks / D::kClusterK - k_begin;
+  }
+  __device__ __forceinline__ TilePlace place(const GemmParams& params) const {
+    if constexpr (D::kNorm)
+      return {index, rank};
+    else
+      return tile_place(params, index);
+  }
+};
 
 }  // namespace stof

@@ -5,6 +5,7 @@
 // src/codegen/wgmma.cc.
 
 #include "gemm/sm90/epilogue.cuh"
+#include "gemm/sm90/row_norm.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/shared.cuh"
 #include "ptx/wgmma.cuh"
@@ -39,7 +40,8 @@ class GemmConsumer {
         group_(group),
         warp_(__shfl_sync(~0u, static_cast<int>(threadIdx.x) / 32, 0)),
         turns_{group},
-        epilogue_(params, maps, shared, warp_) {}
+        epilogue_(params, maps, shared, warp_),
+        norm_(params, shared, warp_) {}
 
   __device__ __forceinline__ void run() {
     turns_.begin();
@@ -50,7 +52,7 @@ class GemmConsumer {
     i32 local = D::kPingPong ? group_ : 0;
     walk.index += local * walk.stride;
     for (; walk.index < walk.end; walk.index += kTurn * walk.stride, local += kTurn) {
-      const TilePlace tile = tile_place(params_, walk.index);
+      const TilePlace tile = walk.place(params_);
       const int first_slab = D::kCooperative ? group_ * D::kSlabs : 0;
       epilogue_.begin(tile, tile.m * D::kTileM + 64 * first_slab + 16 * (warp_ & 3),
                       static_cast<u32>(local / kTurn));
@@ -59,10 +61,21 @@ class GemmConsumer {
       if constexpr (D::kPartners > 1)
         if (!gather(accumulators[0])) return;
       const int slot = local % D::kBiasSlots;
-      if constexpr (D::kBias) ptx::wait(barriers_.bias_full(slot), local / D::kBiasSlots & 1);
+      if constexpr (D::kVectors > 0)
+        ptx::wait(barriers_.bias_full(slot), D::kNorm ? 0 : local / D::kBiasSlots & 1);
 #pragma unroll
-      for (int slab = 0; slab < D::kSlabs; ++slab) epilogue_.finish(accumulators[slab], slab, slot);
-      if constexpr (D::kBias) release(barriers_.bias_empty(slot));
+      for (int slab = 0; slab < D::kSlabs; ++slab) {
+        epilogue_.finish(accumulators[slab], slab, slot);
+        if constexpr (D::kNorm) norm_.measure(accumulators[slab], slab);
+      }
+      if constexpr (D::kNorm) {
+        norm_.exchange(static_cast<u32>(local / kTurn));
+#pragma unroll
+        for (int slab = 0; slab < D::kSlabs; ++slab)
+          epilogue_.store_normal(accumulators[slab], slab, norm_);
+      } else if constexpr (D::kVectors > 0) {
+        release(barriers_.bias_empty(slot));
+      }
     }
     // Shared memory stays until the copy engine has read it.
     if ((threadIdx.x & 31) == 0) ptx::wait_stores_read<0>();
@@ -192,6 +205,7 @@ class GemmConsumer {
   const int group_, warp_;
   const GemmTurns<D> turns_;
   GemmEpilogue<D> epilogue_;
+  RowNorm<D> norm_;  // with Config::kNorm
 };
 
 }  // namespace stof

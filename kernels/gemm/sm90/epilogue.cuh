@@ -7,6 +7,7 @@
 #include "elementwise/activation.cuh"
 #include "gemm/sm90/config.cuh"
 #include "gemm/sm90/producer.cuh"
+#include "gemm/sm90/row_norm.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/matrix.cuh"
@@ -42,10 +43,9 @@ class GemmEpilogue {
     }
   }
 
-  /// Finishes slab `slab`: the steps of the problem on every chunk, then what is kept a row. The
-  /// tile's bias lies in `slot`.
-  __device__ __forceinline__ void finish(const float (&accumulators)[D::kAccumulators], int slab,
-                                         int slot) {
+  /// Slab `slab`: the steps of the problem on every chunk, then what is kept a row. Stored chunk by
+  /// chunk; where a norm follows, left in the accumulators. The tile's bias lies in `slot`.
+  __device__ __forceinline__ void finish(float (&accumulators)[D::kAccumulators], int slab, int slot) {
     slot_ = slot;
     const i32 row = row_ + 64 * slab + lane_ / 4;
     if constexpr (D::kRowScale) {
@@ -62,8 +62,36 @@ class GemmEpilogue {
 #pragma unroll
       for (int i = 0; i < D::kChunkValues; ++i) values[i] = accumulators[tile_column(i) / 2 + i % 4];
       Steps::apply(*this, values);
+      if constexpr (D::kNorm) {
+#pragma unroll
+        for (int i = 0; i < D::kChunkValues; ++i) accumulators[chunk * D::kChunkValues + i] = values[i];
+      }
     }
     if constexpr (D::kStatistics) store_statistics(row);
+  }
+
+  /// Stores the slab's rows normalised.
+  __device__ __forceinline__ void store_normal(const float (&accumulators)[D::kAccumulators], int slab,
+                                               const RowNorm<D>& norm) {
+#pragma unroll
+    for (int chunk = 0; chunk < D::kChunks; ++chunk) {
+      chunk_ = chunk;
+      place_ = slab * D::kChunks + chunk;
+      float values[D::kChunkValues];
+#pragma unroll
+      for (int j = 0; j < D::kChunkValues / 4; ++j) {
+        constexpr int kGamma = D::kBias ? 1 : 0;
+        const int column = tile_column(4 * j) + 2 * (lane_ & 3);
+        const float2 gamma = vector_pair(kGamma, column);
+        const float2 beta = D::kCenter ? vector_pair(kGamma + 1, column) : make_float2(0, 0);
+#pragma unroll
+        for (int i = 4 * j; i < 4 * j + 4; ++i) {
+          const float normal = norm.normal(accumulators[chunk * D::kChunkValues + i], slab, i >> 1 & 1);
+          values[i] = i & 1 ? fmaf(normal, gamma.y, beta.y) : fmaf(normal, gamma.x, beta.x);
+        }
+      }
+      store(values);
+    }
   }
 
   // The steps, on a chunk's values as wgmma leaves them: of eight columns j a thread has values 4j to
@@ -71,20 +99,11 @@ class GemmEpilogue {
 
   template <int kCount>
   __device__ __forceinline__ void add_bias(float (&values)[kCount]) const {
-    const unsigned char* bias = shared_ + D::kBiasOffset + slot_ * D::kBiasBytes;
 #pragma unroll
     for (int j = 0; j < kCount / 4; ++j) {
-      const int column = tile_column(4 * j) + 2 * (lane_ & 3);
-      float first, second;
-      if constexpr (D::kFloatBias) {
-        const float2 pair = reinterpret_cast<const float2*>(bias)[column / 2];
-        first = pair.x, second = pair.y;
-      } else {
-        const u32 pair = reinterpret_cast<const u32*>(bias)[column / 2];
-        first = Element::low(pair), second = Element::high(pair);
-      }
-      values[4 * j] += first, values[4 * j + 1] += second;
-      values[4 * j + 2] += first, values[4 * j + 3] += second;
+      const float2 bias = vector_pair(0, tile_column(4 * j) + 2 * (lane_ & 3));
+      values[4 * j] += bias.x, values[4 * j + 1] += bias.y;
+      values[4 * j + 2] += bias.x, values[4 * j + 3] += bias.y;
     }
   }
 
@@ -122,6 +141,10 @@ class GemmEpilogue {
       values[2 * i] += Element::low(words[i]);
       values[2 * i + 1] += Element::high(words[i]);
     }
+    if constexpr (D::kNorm) {  // nothing is stored from this buffer yet
+      __syncwarp();
+      if (lane_ == 0 && place_ + D::kRing < D::kTileChunks) fetch_residual(place_ + D::kRing);
+    }
   }
 
   template <int kCount>
@@ -142,7 +165,7 @@ class GemmEpilogue {
   template <int kCount>
   __device__ __forceinline__ void store(const float (&values)[kCount]) {
     const int buffer = place_ % D::kRing;
-    if constexpr (!D::kResidual) {
+    if constexpr (!D::kResidual || D::kNorm) {
       if (lane_ == 0) ptx::wait_stores_read<D::kRing - 1>();
       __syncwarp();
     }
@@ -175,6 +198,14 @@ class GemmEpilogue {
       return chunk_ * D::kChunk + i / 4 * 8;
     }
   }
+  /// Of bias, gamma and beta, as many as there are, number `vector`: the tile's column and the next.
+  __device__ __forceinline__ float2 vector_pair(int vector, int column) const {
+    const unsigned char* values =
+        shared_ + D::kBiasOffset + slot_ * D::kBiasBytes + vector * D::kVectorBytes;
+    if constexpr (D::kFloatBias) return reinterpret_cast<const float2*>(values)[column / 2];
+    const u32 pair = reinterpret_cast<const u32*>(values)[column / 2];
+    return make_float2(Element::low(pair), Element::high(pair));
+  }
   __device__ __forceinline__ i32 out_column(int chunk) const {
     return tile_.n * D::kOutN + chunk * D::kChunk;
   }
@@ -191,7 +222,7 @@ class GemmEpilogue {
 
   /// Once the chunk before this one has left its buffer, that takes its next residual.
   __device__ __forceinline__ void refill_residual() {
-    if constexpr (D::kResidual) {
+    if constexpr (D::kResidual && !D::kNorm) {
       constexpr int kLag = D::kRing > 1 ? 1 : 0;
       const int next = place_ - kLag + D::kRing;
       if (place_ < kLag || next >= D::kTileChunks) return;

@@ -26,6 +26,7 @@ __device__ __forceinline__ void sm90_gemm(const GemmParams& params, const GemmMa
     }
     for (int i = 0; i < D::kResidualBarriers; ++i) ptx::init_barrier(barriers.residual(0, 0) + 8 * i, 1);
     for (int i = 0; i < D::kReceiveBarriers; ++i) ptx::init_barrier(barriers.receive(i), 1);
+    for (int i = 0; i < D::kHearBarriers; ++i) ptx::init_barrier(barriers.hear(0, 0) + 8 * i, 1);
     ptx::fence_barrier_init();
     for (int i = 0; i < D::kReceiveBarriers; ++i)
       ptx::arrive_expect_bytes(barriers.receive(i), (D::kPartners - 1) * D::kReceiveBytes);
@@ -35,7 +36,7 @@ __device__ __forceinline__ void sm90_gemm(const GemmParams& params, const GemmMa
     ptx::prefetch_tensor_map(maps.y);
   }
   __syncthreads();
-  if constexpr (D::kClusterK > 1) ptx::cluster_arrive();
+  if constexpr (D::kClusterBlocks > 1) ptx::cluster_arrive();
   ptx::allow_next_kernel();
 
   if (group == D::kGroups) {

@@ -27,7 +27,7 @@ class GemmProducer {
     TileWalk<D> walk(params_);
     i32 early = 0;
     if (walk.index < walk.end) {
-      const TilePlace first = tile_place(params_, walk.index);
+      const TilePlace first = walk.place(params_);
       early = min(walk.k_blocks, D::kStages);
       for (i32 block = 0; block < early; ++block) load_w(block, walk.k_begin + block, first);
       load_bias(0, first);
@@ -35,7 +35,7 @@ class GemmProducer {
     ptx::wait_for_previous_kernel();
     GemmRing<D> ring(0);
     for (i32 local = 0; walk.index < walk.end; ++local, walk.index += walk.stride) {
-      const TilePlace tile = tile_place(params_, walk.index);
+      const TilePlace tile = walk.place(params_);
       for (i32 block = 0; block < walk.k_blocks; ++block) {
         if (local > 0 || block >= early) {
           ptx::wait(barriers_.empty(ring.stage), ring.parity ^ 1);
@@ -47,7 +47,7 @@ class GemmProducer {
         ring.next();
       }
       // Last, lest it wait for an earlier tile's epilogue while stages are free.
-      if (local > 0) load_bias(local, tile);
+      if (local > 0 && !D::kNorm) load_bias(local, tile);
     }
   }
 
@@ -66,21 +66,29 @@ class GemmProducer {
                            part * (params_.columns / kParts) + tile.n * kPartRows);
   }
 
+  /// Bias, gamma and beta of the tile's columns.
   __device__ __forceinline__ void load_bias(i32 local, TilePlace tile) {
-    if constexpr (D::kBias) {
+    if constexpr (D::kVectors > 0) {
       constexpr int kWidth = D::kFloatBias ? 4 : 2;
       const int slot = local % D::kBiasSlots;
       const u32 full = barriers_.bias_full(slot);
       ptx::wait(barriers_.bias_empty(slot), (local / D::kBiasSlots & 1) ^ 1);
       const i32 columns = params_.columns / kParts, column = tile.n * kPartRows;
       const u32 bytes = min(kPartRows, columns - column) * kWidth;
-      ptx::arrive_expect_bytes(full, bytes * kParts);
+      ptx::arrive_expect_bytes(full, bytes * kParts * D::kVectors);
+      u32 to = shared_ + D::kBiasOffset + slot * D::kBiasBytes;
+      const auto load = [&](const void* vector) {
 #pragma unroll
-      for (int part = 0; part < kParts; ++part)
-        ptx::load_bytes(
-            shared_ + D::kBiasOffset + slot * D::kBiasBytes + part * kPartRows * kWidth,
-            static_cast<const char*>(params_.bias) + static_cast<i64>(part * columns + column) * kWidth,
-            bytes, full);
+        for (int part = 0; part < kParts; ++part)
+          ptx::load_bytes(
+              to + part * kPartRows * kWidth,
+              static_cast<const char*>(vector) + static_cast<i64>(part * columns + column) * kWidth,
+              bytes, full);
+        to += D::kVectorBytes;
+      };
+      if constexpr (D::kBias) load(params_.bias);
+      if constexpr (D::kNorm) load(params_.gamma);
+      if constexpr (D::kNorm && D::kCenter) load(params_.beta);
     }
   }
 

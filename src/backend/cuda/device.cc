@@ -122,4 +122,32 @@ void Kernel::launch(unsigned blocks, unsigned threads, CUstream stream, void** a
                     name_, blocks, threads, shared_bytes_));
 }
 
+int Kernel::max_clusters(int blocks, int threads) const {
+  const Driver& driver = Driver::instance();
+  STOF_CHECK(driver.cuOccupancyMaxActiveClusters != nullptr, kCuda,
+             "{}: runs in clusters of blocks, which this NVIDIA driver is too old for; install one "
+             "for CUDA 11.8 or later",
+             name_);
+  constexpr int kClusterDimension = 4;  // CUlaunchAttributeID
+  CUlaunchAttribute cluster{};
+  cluster.id = kClusterDimension;
+  cluster.value.cluster[0] = static_cast<unsigned>(blocks);
+  cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+  const CUlaunchConfig config{static_cast<unsigned>(blocks),
+                              1,
+                              1,
+                              static_cast<unsigned>(threads),
+                              1,
+                              1,
+                              static_cast<unsigned>(shared_bytes_),
+                              nullptr,
+                              &cluster,
+                              1};
+  int clusters = 0;
+  driver.check(driver.cuOccupancyMaxActiveClusters(&clusters, function_, &config),
+               fmt::format("counting clusters of {} blocks of {}", blocks, name_));
+  STOF_CHECK(clusters > 0, kCuda, "{}: no cluster of {} blocks fits the GPU", name_, blocks);
+  return clusters;
+}
+
 }  // namespace stof::cuda

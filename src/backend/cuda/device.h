@@ -87,6 +87,9 @@ class Kernel {
   /// kernel and grid.
   void launch(unsigned blocks, unsigned threads, CUstream stream, void** arguments,
               bool after_all = false) const;
+  /// Clusters of `blocks` blocks of `threads` threads that the device runs at once. Throws Cuda
+  /// naming kernel and cluster.
+  int max_clusters(int blocks, int threads) const;
   const std::string& name() const { return name_; }
 
  private:

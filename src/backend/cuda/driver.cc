@@ -61,6 +61,11 @@ Driver open_driver() {
   bind(driver.cuEventSynchronize, "cuEventSynchronize");
   bind(driver.cuEventElapsedTime, "cuEventElapsedTime");
   bind(driver.cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled");
+  try {
+    bind(driver.cuOccupancyMaxActiveClusters, "cuOccupancyMaxActiveClusters");
+  } catch (const Error&) {
+    driver.cuOccupancyMaxActiveClusters = nullptr;
+  }
   const auto init = library.function<CUresult (*)(unsigned)>("cuInit");
   const CUresult started = init(0);
   constexpr CUresult kNoDevice = 100;

@@ -29,6 +29,7 @@ struct CUlaunchAttribute {
   union {
     char bytes[64];
     int programmatic_stream_serialization_allowed;
+    unsigned cluster[3];
   } value;
 };
 
@@ -61,6 +62,8 @@ struct Driver {
   CUresult (*cuModuleGetFunction)(CUfunction*, CUmodule, const char*);
   CUresult (*cuFuncSetAttribute)(CUfunction, int, int);
   CUresult (*cuLaunchKernelEx)(const CUlaunchConfig*, CUfunction, void**, void**);
+  /// Null in drivers before 11.8, which know no GPU with clusters.
+  CUresult (*cuOccupancyMaxActiveClusters)(int*, CUfunction, const CUlaunchConfig*);
   CUresult (*cuMemAlloc)(CUdeviceptr*, std::size_t);
   CUresult (*cuMemFree)(CUdeviceptr);
   CUresult (*cuMemGetInfo)(std::size_t* free, std::size_t* total);

@@ -14,6 +14,7 @@ fusion::Choice choice_of(const GemmConfig& config) {
            {"tile_n", config.tile_n},
            {"stages", config.stages},
            {"cluster_k", config.cluster_k},
+           {"cluster_n", config.cluster_n},
            {"blocks_per_sm", config.blocks_per_sm}}};
 }
 
@@ -37,6 +38,7 @@ GemmConfig gemm_config_of(const fusion::Choice& choice, const GemmProblem& probl
   config.tile_n = number("tile_n", kMost);
   config.stages = number("stages", kMost);
   config.cluster_k = number("cluster_k", kMost);
+  config.cluster_n = number("cluster_n", kMost);
   config.blocks_per_sm = number("blocks_per_sm", kMost);
   const std::string reason = config.problem();
   STOF_CHECK(reason.empty(), kInvalidArgument, "choice {} for {}: {}", choice.text(),

@@ -13,7 +13,8 @@ using codegen::GemmConfig;
 using codegen::GemmSchedule;
 using codegen::GemmStep;
 
-constexpr int kBlockK = 64;  // columns of x in a stage
+constexpr int kBlockK = 64;               // columns of x in a stage
+constexpr std::int64_t kMostCluster = 8;  // blocks of a cluster that every GPU takes
 
 struct Shape {
   GemmSchedule schedule;
@@ -39,8 +40,9 @@ constexpr Shape kShapes[] = {
     {GemmSchedule::kSplit, 64, 64},         {GemmSchedule::kSplit, 64, 48},
     {GemmSchedule::kSplit, 64, 32},         {GemmSchedule::kSingle, 64, 64, 2},
     {GemmSchedule::kSingle, 64, 48, 2},     {GemmSchedule::kSingle, 64, 32, 2},
-    {GemmSchedule::kSingle, 64, 64, 4},     {GemmSchedule::kSingle, 64, 48, 4},
-    {GemmSchedule::kSingle, 64, 32, 4},     {GemmSchedule::kSplit, 64, 64, 2},
+    {GemmSchedule::kSingle, 64, 64, 4, 2},  {GemmSchedule::kSingle, 64, 48, 4, 2},
+    {GemmSchedule::kSingle, 64, 32, 4, 2},  {GemmSchedule::kSingle, 64, 64, 2, 2},
+    {GemmSchedule::kSingle, 64, 48, 2, 2},  {GemmSchedule::kSplit, 64, 64, 2},
     {GemmSchedule::kSplit, 64, 48, 2},      {GemmSchedule::kSplit, 64, 32, 2},
 };
 
@@ -63,13 +65,20 @@ GemmConfig config_of(const Shape& shape, const GemmProblem& problem) {
   config.cluster_k = shape.cluster_k;
   config.blocks_per_sm = shape.blocks_per_sm;
   config.steps = problem.steps;
+  if (problem.has_norm() && problem.out % shape.tile_n == 0)
+    config.cluster_n =
+        static_cast<int>(std::min<std::int64_t>(problem.out / shape.tile_n, kMostCluster));
   config.stages = most_stages(config);
   return config;
 }
 
-/// Why a kernel that exists does not run this problem; empty where it does.
-std::string refusal(const GemmConfig& config, const GemmProblem& problem) {
+}  // namespace
+
+std::string gemm_refusal(const GemmConfig& config, const GemmProblem& problem) {
   if (std::string text = config.problem(); !text.empty()) return text;
+  if (problem.has_norm() && config.cluster_n * config.tile_n != problem.out)
+    return fmt::format("cluster_n: rows of {} columns are not {} tiles of {}", problem.out,
+                       config.cluster_n, config.tile_n);
   const std::int64_t k_blocks = ceil_div(problem.in, kBlockK);
   if (k_blocks < config.cluster_k)
     return fmt::format("cluster_k: {} blocks share {} blocks of K", config.cluster_k, k_blocks);
@@ -81,13 +90,12 @@ std::string refusal(const GemmConfig& config, const GemmProblem& problem) {
   return "";
 }
 
-}  // namespace
-
 std::vector<GemmConfig> registered_gemm_configs(const GemmProblem& problem) {
   std::vector<GemmConfig> configs;
   for (const Shape& shape : kShapes) {
     GemmConfig config = config_of(shape, problem);
-    if (config.problem().empty()) configs.push_back(std::move(config));
+    const bool whole_rows = !problem.has_norm() || config.cluster_n * config.tile_n == problem.out;
+    if (config.problem().empty() && whole_rows) configs.push_back(std::move(config));
   }
   return configs;
 }
@@ -97,8 +105,10 @@ double predict_gemm_us(const GemmProblem& problem, const GemmConfig& config, int
   // multiprocessor takes some 50 bytes a cycle from the second-level cache, and waits 1,100 cycles
   // for the first of them. All from an H200 (README.md of kernels/gemm/sm90).
   constexpr double kGhz = 1.8, kReached = 0.85, kBytesPerCycle = 50, kLatency = 1100;
-  constexpr double kStart = 2500, kExchange = 900;
-  const int n = config.tile_n;
+  constexpr double kStart = 1800, kExchange = 900;
+  // What takes less time does not hide whole beside what takes more.
+  constexpr double kShown = 0.15;
+  const int n = config.tile_n, together = config.blocks_per_sm;
   const std::int64_t tiles = ceil_div(problem.rows, config.tile_m) * ceil_div(problem.out, n);
   const double k_blocks =
       static_cast<double>(ceil_div(ceil_div(problem.in, kBlockK), config.cluster_k));
@@ -107,21 +117,40 @@ double predict_gemm_us(const GemmProblem& problem, const GemmConfig& config, int
   const double wgmma = std::max(64.0 * 16 * n / 2048, (2048.0 + 32 * n) / 128);
   const double tensor = wgmma * 4 * (config.tile_m / 64.0) / kReached;
   const double feed = 128.0 * (config.tile_m + n) / kBytesPerCycle;
-  const int together = config.blocks_per_sm;
-  // What takes less time does not hide whole beside what takes more.
-  constexpr double kShown = 0.15;
   const double block = std::max({tensor * together, feed * together, kLatency / config.stages}) +
                        kShown * together * std::min(tensor, feed);
   const double main = k_blocks * block;
-  // A warpgroup stores 64 rows of a column in about 8 cycles, activations included.
-  const double store =
-      8.0 * n * config.slabs() * together + (config.partners() > 1 ? kExchange : 0);
-  const double slots = static_cast<double>(num_sms) * together / config.cluster_k;
-  const double waves = std::ceil(static_cast<double>(tiles) / slots);
-  const double cycles = config.schedule == GemmSchedule::kPingPong
-                            ? std::max(waves * main, waves / 2 * (main + store)) + store
-                            : waves * (main + store);
-  return (kStart + kLatency + cycles) / (kGhz * 1000);
+
+  // A warpgroup stores 64 rows of a column in about 8 cycles; what else it does takes instructions,
+  // which warpgroups that store together share.
+  const bool ping_pong = config.schedule == GemmSchedule::kPingPong;
+  double column = 8;
+  for (const GemmStep step : problem.steps) {
+    const bool activation = step == GemmStep::kGeluErf || step == GemmStep::kGeluTanh;
+    column += activation ? (ping_pong ? 5 : 8) : step == GemmStep::kResidual ? 2 : 0;
+  }
+  if (config.has_norm()) column *= 2;
+  const bool exchange = config.partners() > 1 || config.cluster_n > 1;
+  const double store = column * n * config.slabs() * together + (exchange ? kExchange : 0);
+
+  // The chip's parts can't be cut into clusters without remainder.
+  const int cluster = config.cluster_blocks();
+  const double usable = cluster == 1 ? 1 : cluster == 2 ? 0.97 : 0.85;
+  const double at_once = std::max(1.0, std::floor(usable * num_sms * together / cluster));
+  const double shares = static_cast<double>(tiles) / config.cluster_n;  // a cluster takes together
+  const double waves = std::ceil(shares / at_once);
+  // The next kernel loads its weights beside this one where both find room.
+  constexpr double kOverlap = 1300, kRoom = 1.1;
+  const bool room =
+      2.0 * static_cast<double>(tiles * config.cluster_k) <= kRoom * num_sms * together;
+  constexpr double kMoreThreads = 100;
+  const double start =
+      kStart + kLatency - (room ? kOverlap : 0) + (config.large() ? kMoreThreads : 0);
+  // Blocks that share sums take one tile: the next starts anew.
+  if (config.partners() > 1) return waves * (start + main + store) / (kGhz * 1000);
+  const double cycles = ping_pong ? std::max(waves * main, waves / 2 * (main + store)) + store
+                                  : waves * (main + store);
+  return (start + cycles) / (kGhz * 1000);
 }
 
 GemmCandidates gemm_candidates(const GemmProblem& problem, const DeviceFacts& facts) {
@@ -135,7 +164,7 @@ GemmCandidates gemm_candidates(const GemmProblem& problem, const DeviceFacts& fa
   }
   for (const Shape& shape : kShapes) {
     const GemmConfig config = config_of(shape, problem);
-    if (std::string reason = refusal(config, problem); !reason.empty())
+    if (std::string reason = gemm_refusal(config, problem); !reason.empty())
       candidates.refused.push_back({config.shape(), reason});
     else
       candidates.feasible.push_back({config, predict_gemm_us(problem, config, facts.num_sms)});

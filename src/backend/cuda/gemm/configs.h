@@ -33,6 +33,9 @@ codegen::GemmConfig default_gemm_config(const GemmProblem& problem, const Device
 /// Registered kernels for these steps, whatever the problem's size.
 std::vector<codegen::GemmConfig> registered_gemm_configs(const GemmProblem& problem);
 
+/// Why this kernel does not run this problem; empty where it does.
+std::string gemm_refusal(const codegen::GemmConfig& config, const GemmProblem& problem);
+
 /// Predicted microseconds.
 double predict_gemm_us(const GemmProblem& problem, const codegen::GemmConfig& config, int num_sms);
 

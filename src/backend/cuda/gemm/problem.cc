@@ -14,6 +14,8 @@ bool GemmProblem::has(GemmStep step) const {
   return std::find(steps.begin(), steps.end(), step) != steps.end();
 }
 
+bool GemmProblem::has_norm() const { return has(GemmStep::kLayerNorm) || has(GemmStep::kRmsNorm); }
+
 std::int64_t GemmProblem::y_columns() const { return has(GemmStep::kGate) ? out / 2 : out; }
 
 std::string GemmProblem::describe() const {
@@ -26,10 +28,11 @@ std::string GemmProblem::describe() const {
 std::string GemmProblem::unsupported() const {
   if (element != DType::kFloat16 && element != DType::kBFloat16)
     return fmt::format("element: expected float16 or bfloat16, got {}", stof::to_string(element));
-  if (has(GemmStep::kBias) && bias != DType::kFloat32 && bias != element)
+  if ((has(GemmStep::kBias) || has_norm()) && bias != DType::kFloat32 && bias != element)
     return fmt::format("bias: expected float32 or {}, got {}", stof::to_string(element),
                        stof::to_string(bias));
   if (std::string text = codegen::problem_of(steps); !text.empty()) return text;
+  if (!(epsilon >= 0)) return fmt::format("epsilon: expected 0 or more, got {}", epsilon);
   // The copy engine's rows begin at multiples of 16 bytes; its positions are 32-bit.
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 512;
   const std::int64_t columns = has(GemmStep::kGate) ? 16 : 8;

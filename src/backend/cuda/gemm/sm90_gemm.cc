@@ -23,6 +23,9 @@ const Kernel& kernel_of(const GemmProblem& problem, const GemmConfig& config,
   STOF_CHECK(device.facts().target() == "sm_90a", kUnsupported,
              "{}: {} needs compute capability 9.0, {} has {}.{}", problem.describe(), config.name(),
              device.facts().name, device.facts().major, device.facts().minor);
+  const std::string refused = gemm_refusal(config, problem);
+  STOF_CHECK(refused.empty(), kUnsupported, "{}: {}: {}", problem.describe(), config.name(),
+             refused);
   constexpr bool kEarlyStart = true;
   return loaded_kernel(
       {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), kEarlyStart}, device);
@@ -65,13 +68,20 @@ void check_operand(const char* name, CUdeviceptr address, bool wanted) {
 /// that it is read from memory fewer times.
 constexpr std::int64_t kBandRows = 1024, kWideBandRows = 2048, kWide = 8192;
 
+/// Blocks that run at once. A cluster's blocks are neighbours on the chip, which cannot be cut into
+/// clusters without remainder; one cluster too many would run after all others.
+std::int64_t slots_of(const Kernel& kernel, const GemmConfig& config, int num_sms) {
+  if (config.cluster_n == 1) return static_cast<std::int64_t>(num_sms) * config.blocks_per_sm;
+  return std::int64_t{kernel.max_clusters(config.cluster_n, config.threads())} * config.cluster_n;
+}
+
 }  // namespace
 
 Sm90Gemm::Sm90Gemm(const GemmProblem& problem, const GemmConfig& config, const Device& device)
     : problem_(problem),
       config_(config),
       kernel_(&kernel_of(problem, config, device)),
-      num_sms_(device.facts().num_sms) {}
+      slots_(slots_of(*kernel_, config, device.facts().num_sms)) {}
 
 Sm90Gemm::Sm90Gemm(const GemmProblem& problem, const Device& device)
     : Sm90Gemm(problem, default_gemm_config(problem, device.facts()), device) {}
@@ -85,6 +95,8 @@ Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
   check_operand("y", operands.y, true);
   check_operand("bias", operands.bias, p.has(GemmStep::kBias));
   check_operand("residual", operands.residual, p.has(GemmStep::kResidual));
+  check_operand("gamma", operands.gamma, p.has_norm());
+  check_operand("beta", operands.beta, p.has(GemmStep::kLayerNorm));
   check_operand("row_scale", operands.row_scale, p.has(GemmStep::kRowScale));
   check_operand("statistics", operands.statistics, p.has(GemmStep::kRowStatistics));
 
@@ -105,16 +117,24 @@ Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
                                     stride(p.residual_stride, width), 16, config_.chunk());
   const std::int64_t tiles_m = ceil_div(p.rows, config_.tile_m);
   const std::int64_t tiles_n = ceil_div(p.out, config_.tile_n);
-  // Blocks that share sums take one tile each; others walk.
-  const std::int64_t slots = static_cast<std::int64_t>(num_sms_) * config_.blocks_per_sm;
+  // Blocks that share sums take one tile each; others walk, clusters with whole rows together.
   const std::int64_t tiles = tiles_m * tiles_n;
   call.blocks_ = static_cast<unsigned>(config_.partners() > 1 ? tiles * config_.cluster_k
-                                                              : std::min(tiles, slots));
+                                                              : std::min(tiles, slots_));
   const std::int64_t band_rows = p.out >= kWide ? kWideBandRows : kBandRows;
   const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-  call.params_ = {operands.bias,   operands.row_scale, operands.statistics,
-                  narrow(p.rows),  narrow(p.out),      narrow(ceil_div(p.in, 64)),
-                  narrow(tiles_m), narrow(tiles_n),    narrow(band_rows / config_.tile_m)};
+  call.params_ = {operands.bias,
+                  operands.gamma,
+                  operands.beta,
+                  operands.row_scale,
+                  operands.statistics,
+                  narrow(p.rows),
+                  narrow(p.out),
+                  narrow(ceil_div(p.in, 64)),
+                  narrow(tiles_m),
+                  narrow(tiles_n),
+                  narrow(band_rows / config_.tile_m),
+                  static_cast<float>(p.epsilon)};
   return call;
 }
 

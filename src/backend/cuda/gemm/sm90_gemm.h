@@ -12,10 +12,11 @@ namespace stof::cuda {
 /// itself, and must overlap nothing else.
 struct GemmOperands {
   CUdeviceptr x = 0, weight = 0, y = 0;
-  CUdeviceptr bias = 0;        ///< [out]
-  CUdeviceptr residual = 0;    ///< elements [rows, y_columns]
-  CUdeviceptr row_scale = 0;   ///< float32 [rows]
-  CUdeviceptr statistics = 0;  ///< out: float32 [rows, statistics_columns(), 2]
+  CUdeviceptr bias = 0;             ///< [out]
+  CUdeviceptr residual = 0;         ///< elements [rows, y_columns]
+  CUdeviceptr row_scale = 0;        ///< float32 [rows]
+  CUdeviceptr gamma = 0, beta = 0;  ///< [out]; beta with LayerNorm only
+  CUdeviceptr statistics = 0;       ///< out: float32 [rows, statistics_columns(), 2]
 };
 
 /// A product with its operands bound. Immutable; launch() may be called from several threads.
@@ -31,8 +32,9 @@ class Sm90GemmCall {
   friend class Sm90Gemm;
   // Mirror of GemmParams in kernels/gemm/sm90/config.cuh.
   struct Params {
-    CUdeviceptr bias, row_scale, statistics;
+    CUdeviceptr bias, gamma, beta, row_scale, statistics;
     std::int32_t rows, columns, k_blocks, tiles_m, tiles_n, band;
+    float epsilon;
   };
   const Kernel* kernel_ = nullptr;
   unsigned blocks_ = 0, threads_ = 0;
@@ -64,7 +66,7 @@ class Sm90Gemm {
   GemmProblem problem_;
   codegen::GemmConfig config_;
   const Kernel* kernel_;
-  int num_sms_;
+  std::int64_t slots_;  ///< blocks that run at once
 };
 
 }  // namespace stof::cuda

@@ -222,6 +222,7 @@ class Bench {
     auto& session = sessions_[variant];
     if (session == nullptr) {
       exec::SessionOptions options;
+      options.batches_repeat = true;
       if (variant == "library" || variant == "attention") {
         options.switches.fuse = false;
         options.switches.disabled.insert("gemm_sm90");

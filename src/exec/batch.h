@@ -37,6 +37,9 @@ struct SessionOptions {
   Choices choices;                       ///< of tuning; others get the first candidate
   FuseSwitches switches = FuseSwitches::from_environment();
   PlanOptions plan;
+  /// On a GPU: every batch is expected again and gets, when it first comes, attention planned for
+  /// it alone and a CUDA graph. Without, that costs less when lengths never repeat.
+  bool batches_repeat = false;
 };
 
 /// The model's graph for a number of rows.

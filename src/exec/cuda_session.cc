@@ -95,7 +95,9 @@ struct CudaSession::Prepared {
 struct CudaSession::Captured {
   std::string key;
   std::int64_t bucket = 0;
-  std::optional<cuda::PackedAttention> attention;  ///< lists that the graph reads
+  // Lists that the graph reads.
+  std::optional<cuda::PackedAttention> attention;
+  std::optional<cuda::BatchAttention> batch_attention;
   cuda::StreamGraph graph;
 };
 
@@ -116,10 +118,20 @@ CudaSession::~CudaSession() {
 
 ExecutionPlan CudaSession::plan(std::int64_t rows) const {
   device_.use();
-  return make_plan(graph_of_(bucket_rows(rows)), options_,
-                   [this](const Graph& graph, const fusion::Segment& segment) {
-                     return cuda::candidates(graph, segment, device_);
-                   });
+  const CandidatesOf candidates_of = [this](const Graph& graph, const fusion::Segment& segment) {
+    return cuda::candidates(graph, segment, device_);
+  };
+  Graph graph = graph_of_(bucket_rows(rows));
+  SessionOptions options = options_;
+  // Our products read a residual while they add up, at next to no cost, and a norm behind them then
+  // reads one matrix instead of two: what follows a product goes with it as far as it can.
+  if (!options.scheme && device_.facts().major == 9 && options.switches.allows("gemm_sm90") &&
+      graph.num_layers() > 0) {
+    const auto [first, last] = graph.layer_range(0);
+    options.scheme = runnable_scheme(graph, fusion::Scheme::from_sizes({last - first + 1}),
+                                     candidates_of, options.switches);
+  }
+  return make_plan(std::move(graph), options, candidates_of);
 }
 
 CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
@@ -164,6 +176,10 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
     bindings.addresses[static_cast<std::size_t>(id)] = inputs_.at(graph.value(id).name).address();
   bindings.workspace = workspace_.address();
   bindings.attention = &fresh->slot;
+  std::vector<cuda::SegmentChoice> choices;
+  for (const PlannedSegment& planned : fresh->plan.segments())
+    choices.push_back({&planned.segment, &planned.choice});
+  compile_ahead(graph, choices, device_);
   for (const PlannedSegment& planned : fresh->plan.segments())
     fresh->runners.push_back(
         make_runner(graph, planned.segment, planned.choice, bindings, device_));
@@ -239,11 +255,15 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
   auto fresh = std::make_unique<Captured>();
   fresh->key = key;
   fresh->bucket = bucket;
-  if (prepared.problem) {
+  if (prepared.problem && options_.batches_repeat) {
+    fresh->batch_attention.emplace(*prepared.problem, batch.mask, batch.offsets,
+                                   device_.facts().ordinal);
+  } else if (prepared.problem) {
     fresh->attention.emplace(*prepared.problem, batch.mask, device_);
     fresh->attention->prepare(batch.offsets, stream_.handle());
   }
-  prepared.slot = {fresh->attention ? &*fresh->attention : nullptr, batch.rows()};
+  prepared.slot = {fresh->attention ? &*fresh->attention : nullptr, batch.rows(),
+                   fresh->batch_attention ? &*fresh->batch_attention : nullptr};
   // Once as it is: libraries load kernels when they first run, which a capture does not allow.
   launch(prepared, batch.rows());
   stream_.wait("running the session");
@@ -272,7 +292,7 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
   check_batch(prepared.plan.graph(), batch);
   const std::string key = key_of(batch);
   const std::int64_t bucket = bucket_rows(batch.rows());
-  const bool again = key == last_key_ ||
+  const bool again = options_.batches_repeat || key == last_key_ ||
                      std::any_of(captured_.begin(), captured_.end(), [&](const auto& captured) {
                        return captured->key == key && captured->bucket == bucket;
                      });
@@ -287,7 +307,7 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
     planned();
     captured.graph.launch(stream_.handle());
   } else {
-    prepared.slot = {attention(prepared, batch), batch.rows()};
+    prepared.slot = {attention(prepared, batch), batch.rows(), nullptr};
     planned();
     upload(prepared, batch);
     launch(prepared, batch.rows());

@@ -41,8 +41,8 @@ struct CudaResult {
 
 /// One stream with the memory of the largest batch so far. Sizes are prepared (kernels compiled and
 /// bound) when a batch first has about that many rows (bucket_rows()), lengths when they first come
-/// under a mask. A batch that comes again with the same lengths and mask is captured into a CUDA
-/// graph, which later ones replay. All other batches allocate and compile nothing. Safe from
+/// under a mask. A batch that comes twice in a row with the same lengths and mask is captured into
+/// a CUDA graph, which later ones replay. All other batches allocate and compile nothing. Safe from
 /// several threads, which wait for each other; sessions of their own run at once and may share
 /// weights.
 class CudaSession {

@@ -6,6 +6,7 @@
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/packed_plan.h"
 #include "backend/cuda/rows/pooling.h"
+#include "backend/cuda/rows/row_program.h"
 #include "codegen/plan.h"
 #include "core/check.h"
 
@@ -70,9 +71,12 @@ std::vector<jit::CubinRequest> common_kernels(const CommonKernels& wanted,
       for (const codegen::AttentionConfig& config : encoder_configs(head_dim, dtype, gpu))
         add(config.name(), codegen::emit_attention(config));
     }
-    for (const std::int64_t hidden : wanted.hidden_sizes)
+    for (const std::int64_t hidden : wanted.hidden_sizes) {
       for (const KernelSource& source : PoolingKernels::sources(dtype, hidden))
         add(source.name, source.text);
+      for (const codegen::RowProgramConfig& config : encoder_row_programs(dtype, hidden))
+        add(config.name(), emit_row_program(config));
+    }
   }
   return requests;
 }

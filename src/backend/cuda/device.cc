@@ -48,6 +48,12 @@ Device Device::open(int ordinal) {
   return device;
 }
 
+Device Device::described(DeviceFacts facts) {
+  Device device;
+  device.facts_ = std::move(facts);
+  return device;
+}
+
 void Device::use() const {
   const Driver& driver = Driver::instance();
   driver.check(driver.cuCtxSetCurrent(context_), "making the context current");

@@ -28,6 +28,9 @@ class Device {
  public:
   /// Throws NotFound without driver or device.
   static Device open(int ordinal = 0);
+  /// A GPU that need not be here, for who asks for facts alone: what would run on it, and what to
+  /// compile for it. Nothing is launched on it.
+  static Device described(DeviceFacts facts);
   const DeviceFacts& facts() const { return facts_; }
   /// Makes the context current on this thread.
   void use() const;

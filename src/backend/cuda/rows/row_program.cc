@@ -36,4 +36,27 @@ void RowProgram::run(const RowOperands& operands, std::int64_t rows, float epsil
                   static_cast<unsigned>(config_.threads()), stream, arguments);
 }
 
+std::vector<codegen::RowProgramConfig> encoder_row_programs(DType element, std::int64_t width) {
+  using codegen::RowStep;
+  // Operands in the order in which a segment's steps name them; norms are float32.
+  const std::vector<codegen::RowInstruction> embedding = {{RowStep::kAddTable, 0},
+                                                          {RowStep::kAddTable, 2},
+                                                          {RowStep::kAddVector, 4},
+                                                          {RowStep::kLayerNorm, 5, true},
+                                                          {RowStep::kStore, 7}},
+                                             residual = {{RowStep::kAddRow, 0},
+                                                         {RowStep::kAddVector, 1},
+                                                         {RowStep::kAddRow, 2},
+                                                         {RowStep::kLayerNorm, 3, true},
+                                                         {RowStep::kStore, 5}};
+  constexpr int kAnySms = 128;
+  std::vector<codegen::RowProgramConfig> configs;
+  for (const auto& program : {embedding, residual})
+    for (const std::int64_t rows : {1, 1 << 20}) {
+      const auto all = row_program_configs(element, width, program, rows, kAnySms);
+      if (!all.empty()) configs.push_back(all.front());
+    }
+  return configs;
+}
+
 }  // namespace stof::cuda

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/kernel_cache.h"
@@ -34,5 +35,9 @@ class RowProgram {
   codegen::RowProgramConfig config_;
   const Kernel* kernel_;
 };
+
+/// What encoders of that width run when they are not tuned, on few rows and on many: the sum of
+/// embeddings and each half of a layer, normalised.
+std::vector<codegen::RowProgramConfig> encoder_row_programs(DType element, std::int64_t width);
 
 }  // namespace stof::cuda

@@ -23,11 +23,14 @@ class Attention final : public SegmentRunner {
       : tensors_(tensors), slot_(slot) {}
 
   void launch(CUstream stream) const override {
-    STOF_ASSERT(slot_->attention != nullptr);
+    STOF_ASSERT((slot_->attention != nullptr) != (slot_->batch != nullptr));
     AttentionTensors tensors = tensors_;
     for (TensorView* view : {&tensors.q, &tensors.k, &tensors.v}) view->shape[0] = slot_->rows;
     tensors.out.shape[0] = slot_->rows;
-    slot_->attention->run(tensors, stream);
+    if (slot_->batch != nullptr)
+      slot_->batch->run(tensors, stream);
+    else
+      slot_->attention->run(tensors, stream);
   }
 
  private:

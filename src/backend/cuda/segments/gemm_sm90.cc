@@ -96,6 +96,14 @@ std::vector<Choice> choices(const Graph& graph, const Segment& segment, const De
   return all;
 }
 
+jit::CubinRequest kernel(const Graph& graph, const Segment& segment, const Choice& choice,
+                         const Device& device) {
+  const std::optional<Product> product = product_of(graph, segment);
+  if (!product) refuse(graph, segment, choice, "a step or an operand is none of the kernels'");
+  const codegen::GemmConfig config = gemm_config_of(choice, product->problem);
+  return {config.name(), emit_gemm(config), device.facts().target()};
+}
+
 class Runner final : public SegmentRunner {
  public:
   explicit Runner(const Sm90GemmCall& call) : call_(call) {}
@@ -125,6 +133,6 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
 
 }  // namespace
 
-const RunnerFamily kSm90GemmRunners = {kSm90GemmFamily, choices, make};
+const RunnerFamily kSm90GemmRunners = {kSm90GemmFamily, choices, make, kernel};
 
 }  // namespace stof::cuda

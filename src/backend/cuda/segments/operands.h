@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/cuda/segments/segments.h"
+#include "jit/compile.h"
 
 namespace stof::cuda {
 
@@ -33,6 +34,9 @@ struct RunnerFamily {
   std::unique_ptr<SegmentRunner> (*make)(const graph::Graph&, const fusion::Segment&,
                                          const fusion::Choice&, const SegmentBindings&,
                                          const Device&);
+  /// What make() compiles; null: nothing.
+  jit::CubinRequest (*kernel)(const graph::Graph&, const fusion::Segment&, const fusion::Choice&,
+                              const Device&) = nullptr;
 };
 
 extern const RunnerFamily kSm90GemmRunners, kCublasLtRunners, kRowRunners, kAttentionRunners;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "backend/cuda/rows/row_program.h"
 #include "backend/cuda/segments/operands.h"
@@ -195,25 +196,38 @@ class Rows final : public SegmentRunner {
   float epsilon_;
 };
 
-std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
-                                    const Choice& choice, const SegmentBindings& bindings,
-                                    const Device& device) {
-  const std::optional<Program> program = Translator(graph, segment).run();
+/// Throws Unsupported where the segment is no row program.
+std::pair<Program, RowProgramConfig> configured(const Graph& graph, const Segment& segment,
+                                                const Choice& choice) {
+  std::optional<Program> program = Translator(graph, segment).run();
   if (!program) refuse(graph, segment, choice, "a step or an operand has no instruction");
   const auto number = [&](const char* name) { return static_cast<int>(choice.at(name)); };
   const RowProgramConfig config{program->element, program->width,  program->instructions,
                                 number("vector"), number("warps"), number("rows")};
+  return {std::move(*program), config};
+}
+
+jit::CubinRequest kernel(const Graph& graph, const Segment& segment, const Choice& choice,
+                         const Device& device) {
+  const KernelSource source = RowProgram::source(configured(graph, segment, choice).second);
+  return {source.name, source.text, device.facts().target()};
+}
+
+std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
+                                    const Choice& choice, const SegmentBindings& bindings,
+                                    const Device& device) {
+  const auto [program, config] = configured(graph, segment, choice);
   RowOperands operands;
-  for (std::size_t i = 0; i < program->operands.size(); ++i) {
-    const Matrix matrix = matrix_of(graph, bindings, program->operands[i]);
+  for (std::size_t i = 0; i < program.operands.size(); ++i) {
+    const Matrix matrix = matrix_of(graph, bindings, program.operands[i]);
     operands[i] = {matrix.data, matrix.stride};
   }
-  return std::make_unique<Rows>(RowProgram(config, device), operands, program->rows,
-                                program->epsilon);
+  return std::make_unique<Rows>(RowProgram(config, device), operands, program.rows,
+                                program.epsilon);
 }
 
 }  // namespace
 
-const RunnerFamily kRowRunners = {"row", choices, make};
+const RunnerFamily kRowRunners = {"row", choices, make, kernel};
 
 }  // namespace stof::cuda

@@ -1,6 +1,7 @@
 #include "backend/cuda/segments/segments.h"
 
-#include <algorithm>
+#include <set>
+#include <utility>
 
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/segments/operands.h"
@@ -18,6 +19,13 @@ namespace {
 // the kernel before them ends, and know more steps than the library.
 const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners, &kRowRunners,
                                          &kAttentionRunners};
+
+const RunnerFamily& family_of(const Graph& graph, const fusion::Segment& segment,
+                              const Choice& choice) {
+  for (const RunnerFamily* family : kFamilies)
+    if (choice.family == family->name) return *family;
+  refuse(graph, segment, choice, "no such family");
+}
 
 }  // namespace
 
@@ -62,13 +70,23 @@ std::size_t workspace_bytes(const Choice& choice) {
   return choice.family == kCublasLtRunners.name ? GemmPlanner::kWorkspaceBytes : 0;
 }
 
+void compile_ahead(const Graph& graph, const std::vector<SegmentChoice>& choices,
+                   const Device& device) {
+  std::vector<jit::CubinRequest> requests;
+  std::set<std::string> names;
+  for (const auto& [segment, choice] : choices) {
+    const RunnerFamily& family = family_of(graph, *segment, *choice);
+    if (family.kernel == nullptr) continue;
+    jit::CubinRequest request = family.kernel(graph, *segment, *choice, device);
+    if (names.insert(request.name).second) requests.push_back(std::move(request));
+  }
+  jit::cubins_for(requests);
+}
+
 std::unique_ptr<SegmentRunner> make_runner(const Graph& graph, const fusion::Segment& segment,
                                            const Choice& choice, const SegmentBindings& bindings,
                                            const Device& device) {
-  for (const RunnerFamily* family : kFamilies)
-    if (choice.family == family->name)
-      return family->make(graph, segment, choice, bindings, device);
-  refuse(graph, segment, choice, "no such family");
+  return family_of(graph, segment, choice).make(graph, segment, choice, bindings, device);
 }
 
 }  // namespace stof::cuda

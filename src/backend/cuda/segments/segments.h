@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/cuda/attention/batch_attention.h"
 #include "backend/cuda/attention/packed_attention.h"
 #include "backend/cuda/device.h"
 #include "fusion/choice.h"
@@ -17,7 +18,8 @@ namespace stof::cuda {
 /// past the last sequence are padding, whose attention is left as it is.
 struct AttentionSlot {
   const PackedAttention* attention = nullptr;
-  std::int64_t rows = 0;  ///< of all sequences
+  std::int64_t rows = 0;                  ///< of all sequences
+  const BatchAttention* batch = nullptr;  ///< in place of `attention`
 };
 
 /// Where values are, in device memory, 256-byte aligned. Weights and inputs are only read.
@@ -42,6 +44,17 @@ class SegmentRunner {
 ///   attention  by the kernel that the model of the mask's tiles picks for the batch
 std::vector<fusion::Choice> candidates(const graph::Graph& graph, const fusion::Segment& segment,
                                        const Device& device);
+
+/// A segment and what it may be run with.
+struct SegmentChoice {
+  const fusion::Segment* segment;
+  const fusion::Choice* choice;
+};
+
+/// Compiles what make_runner() would and is not cached, by all cores at once. Needs no GPU. Throws
+/// as make_runner().
+void compile_ahead(const graph::Graph& graph, const std::vector<SegmentChoice>& choices,
+                   const Device& device);
 
 /// Bytes of workspace that a choice needs.
 std::size_t workspace_bytes(const fusion::Choice& choice);

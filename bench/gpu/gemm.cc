@@ -41,12 +41,12 @@ struct Product {
   const char* group;
   const char* name;
   std::int64_t out, in;
-  const char*
-      epilogues;  ///< n none, b bias, e erf, t tanh, r bias + residual, s SwiGLU, c statistics
+  const char* epilogues;  ///< n none, b bias, e erf, t tanh, r bias + residual, s SwiGLU,
+                          ///< c bias + statistics, l bias + residual + LayerNorm
 };
 constexpr Product kProducts[] = {
-    {"base", "qkv", 2304, 768, "nb"},         {"base", "out", 768, 768, "nrc"},
-    {"base", "up", 3072, 768, "net"},         {"base", "down", 768, 3072, "nr"},
+    {"base", "qkv", 2304, 768, "nb"},         {"base", "out", 768, 768, "nbrcl"},
+    {"base", "up", 3072, 768, "net"},         {"base", "down", 768, 3072, "nbrl"},
     {"large", "qkv", 3072, 1024, "b"},        {"large", "out", 1024, 1024, "r"},
     {"large", "up", 4096, 1024, "et"},        {"large", "down", 1024, 4096, "r"},
     {"llama1b", "qkv", 3072, 2048, "n"},      {"llama1b", "gate_up", 16384, 2048, "ns"},
@@ -74,6 +74,11 @@ Kind kind_of(char letter) {
       return {"bias+residual", {Step::kBias, Step::kResidual}, cuda::Epilogue::kBias, true};
     case 's':  // nor this one: nothing
       return {"swiglu", {Step::kSilu, Step::kGate}, cuda::Epilogue::kNone, false};
+    case 'l':  // nor this one: its bias and residual
+      return {"bias+residual+layer_norm",
+              {Step::kBias, Step::kResidual, Step::kLayerNorm},
+              cuda::Epilogue::kBias,
+              true};
     case 'c':  // nor this one: its bias alone
       return {"bias+statistics", {Step::kBias, Step::kRowStatistics}, cuda::Epilogue::kBias, false};
     default:
@@ -187,6 +192,7 @@ class Bench {
       cuda::GemmOperands operands{x_.address(), 0, y_.address()};
       if (p.has(Step::kBias)) operands.bias = bias_.address();
       if (p.has(Step::kResidual)) operands.residual = residual_.address();
+      if (p.has_norm()) operands.gamma = operands.beta = bias_.address();
       if (p.has(Step::kRowStatistics)) operands.statistics = statistics_.address();
       auto& bound = calls.emplace_back();
       for (int copy = 0; copy < copies_; ++copy) {

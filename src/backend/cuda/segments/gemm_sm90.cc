@@ -19,7 +19,7 @@ using graph::ValueId;
 
 struct Product {
   GemmProblem problem;
-  ValueId x, weight, y, bias = kNoId, residual = kNoId;
+  ValueId x, weight, y, bias = kNoId, residual = kNoId, gamma = kNoId, beta = kNoId;
 };
 
 bool is_weight(const Graph& graph, ValueId id) {
@@ -28,9 +28,7 @@ bool is_weight(const Graph& graph, ValueId id) {
 
 /// None where the kernels have no such step or operand.
 std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
-  if (segment.family != fusion::Family::kGemm || segment.outputs.size() != 1 ||
-      segment.gate_view != kNoId)
-    return std::nullopt;
+  if (segment.family != fusion::Family::kGemm || segment.outputs.size() != 1) return std::nullopt;
   Product product{{}, segment.inputs[0], segment.inputs[1], segment.outputs[0]};
   const graph::Value &x = graph.value(product.x), &weight = graph.value(product.weight),
                      &y = graph.value(product.y);
@@ -49,17 +47,39 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
   problem.out = weight.shape[0];
   problem.x_stride = stride(product.x);
   problem.y_stride = stride(product.y);
+  // Bias, gamma and beta are weights of one type.
+  bool typed = false;
+  const auto take_vector = [&](ValueId id, ValueId* taken) {
+    const DType dtype = graph.value(id).dtype;
+    const bool good =
+        *taken == kNoId && is_weight(graph, id) &&
+        (typed ? dtype == problem.bias : dtype == x.dtype || dtype == DType::kFloat32);
+    problem.bias = dtype;
+    typed = true;
+    *taken = id;
+    return good;
+  };
   for (const fusion::EpilogueStep& step : segment.steps) switch (step.step) {
-      case Step::kBias: {
-        const DType dtype = graph.value(step.operand).dtype;
-        if (product.bias != kNoId || !is_weight(graph, step.operand) ||
-            (dtype != x.dtype && dtype != DType::kFloat32))
-          return std::nullopt;
+      case Step::kBias:
+        if (!take_vector(step.operand, &product.bias)) return std::nullopt;
         problem.steps.push_back(GemmStep::kBias);
-        problem.bias = dtype;
-        product.bias = step.operand;
+        break;
+      case Step::kLayerNorm:
+      case Step::kRmsNorm: {
+        const bool layer = step.step == Step::kLayerNorm;
+        if (!take_vector(step.operand, &product.gamma) ||
+            (layer && !take_vector(step.operand2, &product.beta)))
+          return std::nullopt;
+        problem.steps.push_back(layer ? GemmStep::kLayerNorm : GemmStep::kRmsNorm);
+        problem.epsilon = step.epsilon;
         break;
       }
+      case Step::kGate:  // of the product's own halves, gates first
+        if (segment.gate_view == kNoId || graph.value(segment.gate_view).view_column != 0 ||
+            graph.value(step.operand).view_column != problem.out / 2)
+          return std::nullopt;
+        problem.steps.push_back(GemmStep::kGate);
+        break;
       case Step::kRelu:
         problem.steps.push_back(GemmStep::kRelu);
         break;
@@ -83,7 +103,9 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
       default:
         return std::nullopt;
     }
-  if (!problem.unsupported().empty()) return std::nullopt;
+  if ((segment.gate_view != kNoId) != problem.has(GemmStep::kGate) ||
+      !problem.unsupported().empty())
+    return std::nullopt;
   return product;
 }
 
@@ -128,6 +150,8 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
   operands.y = address(product->y);
   operands.bias = address(product->bias);
   operands.residual = address(product->residual);
+  operands.gamma = address(product->gamma);
+  operands.beta = address(product->beta);
   return std::make_unique<Runner>(Sm90Gemm(product->problem, config, device).bind(operands));
 }
 

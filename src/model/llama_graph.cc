@@ -1,0 +1,105 @@
+#include "model/llama_graph.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/check.h"
+
+namespace stof::model {
+namespace {
+
+using graph::GraphBuilder;
+using graph::ValueId;
+
+class Builder {
+ public:
+  Builder(const LlamaConfig& config, std::int64_t rows, DType dtype)
+      : config_(config), rows_(rows), dtype_(dtype) {}
+
+  graph::Graph build() {
+    const std::int64_t hidden = config_.hidden_size;
+    const ValueId ids = builder_.input("ids", DType::kInt32, {rows_});
+    positions_ = builder_.input("positions", DType::kInt32, {rows_});
+    const ValueId words = builder_.weight("embeddings", dtype_, {config_.vocab_size, hidden});
+    ValueId x = builder_.embedding("embedded", ids, words);
+    builder_.begin_layer(x);
+    builder_.end_layer(layer(x, "layer.0."));
+    x = builder_.stamp_layers(static_cast<int>(config_.num_layers));
+    x = norm("final_norm", x);
+    builder_.mark_live_out(dense("head", x, hidden, config_.vocab_size, false));
+    return builder_.build();
+  }
+
+ private:
+  ValueId dense(const std::string& name, ValueId x, std::int64_t in, std::int64_t out,
+                bool has_bias) {
+    const ValueId weight = builder_.weight(name + ".weight", dtype_, {out, in});
+    const ValueId product = builder_.matmul(name, x, weight);
+    if (!has_bias) return product;
+    return builder_.bias(name + ".add_bias", product,
+                         builder_.weight(name + ".bias", dtype_, {out}));
+  }
+
+  ValueId norm(const std::string& name, ValueId x) {
+    const ValueId gamma = builder_.weight(name + ".gamma", DType::kFloat32, {config_.hidden_size});
+    return builder_.rms_norm(name, x, gamma, config_.rms_norm_eps);
+  }
+
+  ValueId attention(ValueId x, const std::string& name) {
+    const std::int64_t heads = config_.num_heads, kv_heads = config_.num_kv_heads;
+    const std::int64_t head_dim = config_.head_dim;
+    const std::int64_t q_width = heads * head_dim, kv_width = kv_heads * head_dim;
+    const ValueId projected = dense(name + "query_key_value", x, config_.hidden_size,
+                                    q_width + 2 * kv_width, config_.qkv_bias);
+    const ValueId turned = builder_.rope(name + "rope", projected, positions_, heads, kv_heads,
+                                         head_dim, config_.rope.theta);
+    const ValueId query = builder_.columns(name + "query", turned, 0, q_width);
+    const ValueId key = builder_.columns(name + "key", turned, q_width, kv_width);
+    const ValueId value = builder_.columns(name + "value", turned, q_width + kv_width, kv_width);
+    const ValueId context =
+        builder_.attention(name + "attention", query, key, value, heads, kv_heads, head_dim);
+    return dense(name + "attention_output", context, q_width, config_.hidden_size,
+                 config_.output_bias);
+  }
+
+  ValueId mlp(ValueId x, const std::string& name) {
+    const std::int64_t hidden = config_.hidden_size, inner = config_.intermediate_size;
+    const ValueId gate =
+        builder_.activation(name + "silu", dense(name + "gate", x, hidden, inner, config_.mlp_bias),
+                            graph::Activation::kSilu);
+    const ValueId up = dense(name + "up", x, hidden, inner, config_.mlp_bias);
+    return dense(name + "down", builder_.multiply(name + "gated", up, gate), inner, hidden,
+                 config_.mlp_bias);
+  }
+
+  ValueId layer(ValueId x, const std::string& name) {
+    x = builder_.add(name + "attention_residual", attention(norm(name + "attention_norm", x), name),
+                     x);
+    return builder_.add(name + "mlp_residual", mlp(norm(name + "mlp_norm", x), name), x);
+  }
+
+  const LlamaConfig& config_;
+  const std::int64_t rows_;
+  const DType dtype_;
+  GraphBuilder builder_;
+  ValueId positions_ = graph::kNoId;
+};
+
+}  // namespace
+
+graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype) {
+  STOF_CHECK(rows >= 1, kInvalidArgument, "LLaMA graph: rows: expected at least 1, got {}", rows);
+  STOF_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16,
+             kInvalidArgument, "LLaMA graph: dtype: expected float32, float16 or bfloat16, got {}",
+             to_string(dtype));
+  STOF_CHECK(config.rope.scaling == RopeConfig::Scaling::kNone, kUnsupported,
+             "LLaMA graph: rope: expected no scaling");
+  const auto other = std::find_if(config.windows.begin(), config.windows.end(),
+                                  [&](std::int64_t w) { return w != config.windows[0]; });
+  STOF_CHECK(other == config.windows.end(), kUnsupported,
+             "LLaMA graph: windows: expected one for all layers, got {} and {}", config.windows[0],
+             *other);
+  return Builder(config, rows, dtype).build();
+}
+
+}  // namespace stof::model

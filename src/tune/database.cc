@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -55,17 +56,33 @@ class FolderLock {
   int descriptor_;
 };
 
-/// Takes `candidate` where it fits better than what was found; remembers why one did not fit.
-void consider(const Record& candidate, const Environment& environment, bool shipped,
-              std::optional<FoundRecord>* found, std::optional<Mismatch>* refused) {
-  auto differs = mismatch(environment, candidate.environment);
-  if (differs && differs->hard) {
-    if (!*refused) *refused = std::move(differs);
-    return;
-  }
-  if (!*found || ((*found)->soft && !differs))
-    *found = FoundRecord{candidate, std::move(differs), shipped};
+/// How many times more or fewer rows the record was tuned for, as a logarithm.
+double distance(const Record& record, std::int64_t rows) {
+  if (record.rows <= 0 || rows <= 0) return 0;
+  return std::abs(std::log(static_cast<double>(record.rows) / static_cast<double>(rows)));
 }
+
+/// Picks the record that fits best, remembering why one did not fit.
+struct Picker {
+  std::int64_t rows;
+  std::optional<FoundRecord> found;
+  std::optional<Mismatch> refused;
+
+  /// Those offered first win among equals.
+  void offer(const Record& record, const Environment& wanted, bool shipped) {
+    auto differs = mismatch(wanted, record.environment);
+    if (differs && differs->hard) {
+      if (!refused) refused = std::move(differs);
+      return;
+    }
+    const auto rank = [&](const Record& r, bool soft) {
+      return std::pair(distance(r, rows), soft);
+    };
+    if (found && rank(found->record, found->soft.has_value()) <= rank(record, differs.has_value()))
+      return;
+    found = FoundRecord{record, std::move(differs), shipped};
+  }
+};
 
 }  // namespace
 
@@ -81,9 +98,9 @@ Database::Database(std::string folder, std::vector<std::string> shipped)
 Database Database::standard() { return Database(cache_folder() + "/tuning", shipped_archives()); }
 
 std::optional<FoundRecord> Database::find(RecordKind kind, const std::string& key,
-                                          const Environment& environment) const {
-  std::optional<FoundRecord> found;
-  std::optional<Mismatch> refused;
+                                          const Environment& environment, std::int64_t rows,
+                                          bool warn) const {
+  Picker picker{rows, std::nullopt, std::nullopt};
   std::vector<std::string> paths;
   std::error_code ignored;
   for (const auto& file : fs::directory_iterator(folder_, ignored)) {
@@ -97,16 +114,16 @@ std::optional<FoundRecord> Database::find(RecordKind kind, const std::string& ke
     if (!entry.record)
       log_warn("{}; the record is ignored, tuning again replaces it", entry.problem);
     else if (entry.record->kind == kind)
-      consider(*entry.record, environment, false, &found, &refused);
+      picker.offer(*entry.record, environment, false);
   }
-  if (!found)
+  if (!picker.found)
     for (const Record& record : shipped_)
       if (record.kind == kind && record.key == key)
-        consider(record, for_shipped_records(environment), true, &found, &refused);
-  if (!found && refused)
+        picker.offer(record, for_shipped_records(environment), true);
+  if (warn && !picker.found && picker.refused)
     log_warn("tuning record {} is ignored: {}; stof tune makes one for this machine", key,
-             refused->text());
-  return found;
+             picker.refused->text());
+  return std::move(picker.found);
 }
 
 void Database::store(const Record& record) const {

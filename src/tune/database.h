@@ -32,11 +32,12 @@ class Database {
   /// In the per-user cache folder ($STOF_CACHE and so on), with the records the library carries.
   static Database standard();
 
-  /// The record of that key for this environment. Where there are only records of other
-  /// environments, one line of warning names the field that differs; a damaged one is passed over
-  /// with one line.
+  /// The record of that key for this environment; of schemes the one tuned for the nearest number
+  /// of rows. Where there are only records of other environments, one line of warning names the
+  /// field that differs; a damaged one is passed over with one line.
   std::optional<FoundRecord> find(RecordKind kind, const std::string& key,
-                                  const Environment& environment) const;
+                                  const Environment& environment, std::int64_t rows = 0,
+                                  bool warn = true) const;
   /// Merges the record into what is there. Throws Io where the folder can't be written.
   void store(const Record& record) const;
 

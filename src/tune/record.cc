@@ -47,8 +47,13 @@ Json body_json(const Record& record) {
         entry["failure"] = measured.failure;
     }
   } else {
+    body["rows"] = record.rows;
     body["scheme"] = record.scheme;
+    body["choices"] = Json::object();
     for (const auto& [key, choice] : record.choices) body["choices"][key] = choice_json(choice);
+    body["untuned_scheme"] = record.untuned_scheme;
+    body["seconds"] = record.seconds;
+    body["curve"] = record.curve;
   }
   return body;
 }
@@ -100,9 +105,14 @@ Record read_body(const Json& body) {
         measured.microseconds = read_time(entry.at("microseconds"));
     }
   } else {
+    record.rows = body.at("rows").get<std::int64_t>();
+    STOF_CHECK(record.rows > 0, kCorrupt, "rows: expected at least 1, got {}", record.rows);
     record.scheme = body.at("scheme").get<std::string>();
     for (const auto& [key, choice] : body.at("choices").items())
       record.choices[key] = read_choice(choice);
+    record.untuned_scheme = body.at("untuned_scheme").get<std::string>();
+    record.seconds = read_time(body.at("seconds"));
+    record.curve = body.at("curve").get<std::vector<std::pair<double, double>>>();
   }
   return record;
 }
@@ -112,7 +122,8 @@ Record read_body(const Json& body) {
 bool Record::operator==(const Record& other) const { return body_json(*this) == body_json(other); }
 
 std::string Record::file_name() const {
-  return key + "-" + environment.fingerprint().hex().substr(0, 16) + ".json";
+  const std::string of_rows = kind == RecordKind::kScheme ? fmt::format("-{}", rows) : "";
+  return fmt::format("{}{}-{}.json", key, of_rows, environment.fingerprint().hex().substr(0, 16));
 }
 
 std::string Record::to_json(bool pretty) const {

@@ -27,7 +27,7 @@ struct MeasuredChoice {
 
 struct Record {
   RecordKind kind = RecordKind::kSegment;
-  std::string key;   ///< 32 hexadecimal digits: of the segment, or of the model's layer
+  std::string key;   ///< 32 hexadecimal digits: of the segment, or of model and mask
   std::string what;  ///< for people: "gemm: bias, gelu_erf"
   Environment environment;
   double microseconds = 0;          ///< of the choice, or of a whole pass
@@ -38,12 +38,17 @@ struct Record {
   std::map<fusion::Choice, MeasuredChoice> measured;
 
   // Of a scheme.
+  std::int64_t rows = 0;                          ///< tokens of the batch that was tuned for
   std::string scheme;                             ///< fusion::Scheme::hex()
-  std::map<std::string, fusion::Choice> choices;  ///< by segment key
+  std::map<std::string, fusion::Choice> choices;  ///< by positions of a strip: "3-5"
+  std::string untuned_scheme;                     ///< what would be run without tuning
+  double seconds = 0;                             ///< that the search took
+  /// Seconds since its begin and the best pass so far in microseconds, whenever it changed.
+  std::vector<std::pair<double, double>> curve;
 
   bool operator==(const Record& other) const;
 
-  /// "<key>-<environment>.json": one a key and environment.
+  /// "<key>-<environment>.json", of schemes "<key>-<rows>-<environment>.json".
   std::string file_name() const;
   /// {"checksum": ..., "record": ...}; several lines, or one.
   std::string to_json(bool pretty) const;

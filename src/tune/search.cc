@@ -43,6 +43,7 @@ class Search {
   void widen(int samples);
   int most_candidates() const;
   void compare(const Partition& partition);
+  void time_passes();
 
   double spent() const { return landscape_.seconds() - begin_; }
   bool out_of_time(double share);
@@ -294,31 +295,49 @@ void Search::compare(const Partition& partition) {
   add("tuned", cheapest_cover(landscape_.num_operators(), measured_costs(landscape_, memo_)));
   add("stage 1", partition);
   add("rules, tuned", rules_);
-  deadline_share_ = 1;
-  if (compared.size() > 1 && !out_of_time(1)) {
-    std::vector<TunedPlan> plans;
-    plans.reserve(compared.size());
-    for (const ComparedPlan& entry : compared) plans.push_back(entry.plan);
-    const auto measured = landscape_.measure_end_to_end(plans);
-    STOF_ASSERT(measured.size() == plans.size());
-    for (std::size_t i = 0; i < measured.size(); ++i) {
-      compared[i].end_to_end = measured[i];
-      compared[i].timed = true;
-    }
-  }
+  time_passes();
   // The untuned scheme stands until something beats it by more than noise; of what beats it the
   // fastest, and the first of those that are as fast.
-  const bool timed = compared.front().timed;
+  const bool timed = std::any_of(compared.begin(), compared.end(), [](const ComparedPlan& entry) {
+    return entry.timed && entry.end_to_end.ok();
+  });
   const auto us = [&](const ComparedPlan& entry) {
-    if (timed) return entry.end_to_end.ok() ? entry.end_to_end.microseconds : HUGE_VAL;
-    return entry.sum_us > 0 ? entry.sum_us : HUGE_VAL;
+    if (timed)
+      return entry.timed && entry.end_to_end.ok() ? entry.end_to_end.microseconds : HUGE_VAL;
+    // A pass that was tried and failed is no choice, whatever its parts promise.
+    return entry.sum_us > 0 && !entry.timed ? entry.sum_us : HUGE_VAL;
   };
   double fastest = HUGE_VAL;
   for (const ComparedPlan& entry : compared) fastest = std::min(fastest, us(entry));
-  STOF_CHECK(!timed || !std::isinf(fastest), kUnsupported, "no scheme ran end to end: {}",
-             compared.front().end_to_end.failure);
   for (std::size_t i = compared.size(); i-- > 0;)
     if (us(compared[i]) * (1 - kHysteresis) <= fastest) result_.chosen = i;
+  result_.usable = !std::isinf(us(result_.best()));
+}
+
+/// Times the passes whose segments are all known to run, as many as the time left allows, two at
+/// least: a comparison of one is none.
+void Search::time_passes() {
+  deadline_share_ = 1;
+  constexpr double kLaunches = 5;  // of a pass: to warm up, and the rounds
+  double left = options_.budget_seconds - spent();
+  std::vector<std::size_t> chosen;
+  std::vector<TunedPlan> plans;
+  for (std::size_t i = 0; i < result_.compared.size(); ++i) {
+    const ComparedPlan& entry = result_.compared[i];
+    const double seconds = kLaunches * entry.sum_us * 1e-6;
+    if (entry.sum_us <= 0 || seconds > left) continue;
+    left -= seconds;
+    chosen.push_back(i);
+    plans.push_back(entry.plan);
+  }
+  if (plans.size() < 2 || out_of_time(1)) return;
+  const auto measured = landscape_.measure_end_to_end(plans);
+  STOF_ASSERT(measured.size() == plans.size());
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    ComparedPlan& entry = result_.compared[chosen[i]];
+    entry.end_to_end = measured[i];
+    entry.timed = true;
+  }
 }
 
 SearchResult Search::run() {

@@ -69,6 +69,8 @@ const char* to_string(SearchEnd end);
 struct SearchResult {
   std::vector<ComparedPlan> compared;  ///< "rules only" first
   std::size_t chosen = 0;              ///< of compared
+  /// Whether the chosen plan is known to run: with too small a budget nothing is.
+  bool usable = false;
   std::vector<Trial> trials;
   /// Best sum so far, whenever it changed: the progress curve.
   struct Point {

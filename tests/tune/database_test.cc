@@ -64,7 +64,11 @@ Record scheme_record() {
   record.microseconds = 1400;
   record.untuned_microseconds = 1500.5;
   record.scheme = "14:34e8";
-  record.choices[kKey] = {"row", {{"rows", 4}}};
+  record.rows = 4096;
+  record.choices["3-5"] = {"row", {{"rows", 4}}};
+  record.untuned_scheme = "14:0000";
+  record.seconds = 12.5;
+  record.curve = {{0.5, 1500.5}, {3, 1400}};
   return record;
 }
 
@@ -185,6 +189,19 @@ TEST_F(TuningDatabase, LosesOnlyTheRecordInWhichAByteIsFlipped) {
   EXPECT_NE(entries[0].record.has_value(), entries[1].record.has_value());
   database.store(segment_record());  // replaced
   EXPECT_TRUE(database.find(RecordKind::kSegment, kKey, environment()).has_value());
+}
+
+TEST_F(TuningDatabase, TakesTheNearestNumberOfRows) {
+  const Database database(folder_);
+  for (const std::int64_t rows : {128, 4096, 32768}) {
+    Record record = scheme_record();
+    record.rows = rows;
+    database.store(record);
+  }
+  for (const auto& [wanted, expected] :
+       {std::pair(1, 128), std::pair(700, 128), std::pair(800, 4096), std::pair(1 << 20, 32768)})
+    EXPECT_EQ(database.find(RecordKind::kScheme, kOther, environment(), wanted)->record.rows,
+              expected);
 }
 
 TEST_F(TuningDatabase, RefusesARecordUnderAnotherName) {

@@ -1,0 +1,23 @@
+#pragma once
+// Measures candidates: in this process, or in a child that a faulty one may take down.
+
+#include <string>
+#include <vector>
+
+#include "tune/environment.h"
+#include "tune/landscape.h"
+
+namespace stof::tune {
+
+class Bench {
+ public:
+  virtual ~Bench() = default;
+  virtual Environment environment() = 0;
+  virtual std::vector<Candidate> candidates(Range range) = 0;
+  /// As Landscape::measure().
+  virtual Measurement measure(Range range, const fusion::Choice& choice,
+                              const fusion::Choice* incumbent, double incumbent_us) = 0;
+  virtual std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans) = 0;
+};
+
+}  // namespace stof::tune

@@ -1,0 +1,212 @@
+#include "tune/tuner.h"
+
+#include <chrono>
+
+#include "core/check.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "fusion/initial.h"
+
+namespace stof::tune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string model_key(const TuningProblem& problem) {
+  const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(1)));
+  return Hasher().add(strip.structure()).add(problem.batch.mask.fingerprint()).finish().hex();
+}
+
+/// From every position on as many operators as `fits` accepts, one at least.
+Partition greedy_partition(const Strip& strip, const std::function<bool(Range)>& fits) {
+  Partition partition;
+  for (int first = 0; first < strip.size();) {
+    int last = first;
+    for (int end = first + 1; end < strip.size(); ++end)
+      if (strip.legal({first, end}) && fits({first, end})) last = end;
+    partition.push_back({first, last});
+    first = last + 1;
+  }
+  return partition;
+}
+
+/// A landscape that does not measure what the database knows.
+class RememberingLandscape : public BenchLandscape {
+ public:
+  RememberingLandscape(const Strip& strip, Bench& bench, const BatchShape& batch,
+                       const Database& database)
+      : BenchLandscape(strip, bench, batch),
+        database_(database),
+        environment_(bench.environment()) {}
+
+  Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice* incumbent,
+                      double incumbent_us) override {
+    const std::string key = segment_key(range);
+    auto known = known_.find(key);
+    if (known == known_.end()) {
+      auto found = database_.find(RecordKind::kSegment, key, environment_, 0, /*warn=*/false);
+      // What was measured under other conditions is no match for what is measured now.
+      const bool usable = found && !found->soft && !found->shipped;
+      known = known_.emplace(key, usable ? std::move(found->record.measured) : Measured{}).first;
+    }
+    const auto measured = known->second.find(choice);
+    if (measured != known->second.end())
+      return {measured->second.microseconds, measured->second.failure};
+    return BenchLandscape::measure(range, choice, incumbent, incumbent_us);
+  }
+
+ private:
+  using Measured = std::map<fusion::Choice, MeasuredChoice>;
+  const Database& database_;
+  Environment environment_;
+  std::map<std::string, Measured> known_;
+};
+
+Record segment_record(const std::string& key, const SegmentMemo& segment, const std::string& what,
+                      const Environment& environment) {
+  Record record;
+  record.key = key;
+  record.what = what;
+  record.environment = environment;
+  record.choice = segment.candidates()[*segment.best()].choice;
+  record.microseconds = *segment.best_us();
+  for (std::size_t i = 0; i < segment.candidates().size(); ++i) {
+    const auto& measured = segment.measured(i);
+    if (!measured) continue;
+    record.measured[segment.candidates()[i].choice] = {measured->microseconds, measured->failure};
+    if (i == 0 && measured->ok()) record.untuned_microseconds = measured->microseconds;
+  }
+  return record;
+}
+
+double pass_us(const ComparedPlan& entry) {
+  return entry.timed && entry.end_to_end.ok() ? entry.end_to_end.microseconds : entry.sum_us;
+}
+
+}  // namespace
+
+std::string segment_record_key(const Strip& strip, Range range, const BatchShape& batch) {
+  const std::string key = strip.key(range);
+  if (strip.segment(range).family != fusion::Family::kAttention) return key;
+  Hasher hasher;
+  hasher.add(key).add(batch.mask.fingerprint());
+  for (const std::int64_t offset : batch.offsets) hasher.add(offset);
+  return hasher.finish().hex();
+}
+
+Partition rules_partition(const Strip& strip, const std::function<bool(Range)>& runs) {
+  Partition partition;
+  for (Range rest : strip.partition(fusion::initial_scheme(strip.graph())))
+    while (rest.first <= rest.last) {
+      Range part = rest;
+      while (part.size() > 1 && !(strip.legal(part) && runs(part))) --part.last;
+      partition.push_back(part);
+      rest.first = part.last + 1;
+    }
+  return partition;
+}
+
+BenchLandscape::BenchLandscape(const Strip& strip, Bench& bench, const BatchShape& batch)
+    : strip_(strip), bench_(bench), batch_(batch) {}
+
+bool BenchLandscape::legal(Range range) const {
+  const auto [known, is_new] = legal_.try_emplace(range, false);
+  if (is_new) known->second = strip_.legal(range);
+  return known->second;
+}
+
+std::string BenchLandscape::segment_key(Range range) const {
+  std::string& key = keys_[range];
+  if (key.empty()) key = segment_record_key(strip_, range, batch_);
+  return key;
+}
+
+double BenchLandscape::seconds() const {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& database,
+                const TuneOptions& options) {
+  const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(problem.batch.rows())));
+  RememberingLandscape landscape(strip, bench, problem.batch, database);
+  SearchOptions search_options;
+  search_options.budget_seconds = options.budget_seconds;
+  search_options.stop = options.stop;
+  search_options.progress = options.progress;
+  const auto runs = [&](bool library) {
+    return [&landscape, library](Range range) {
+      for (const Candidate& candidate : landscape.candidates(range))
+        if (!library || candidate.library) return true;
+      return false;
+    };
+  };
+  search_options.rules =
+      options.rules ? strip.partition(*options.rules) : rules_partition(strip, runs(false));
+  search_options.library = greedy_partition(strip, runs(true));
+
+  TuneResult result;
+  result.search = search(landscape, search_options);
+  result.environment = bench.environment();
+  result.what =
+      fmt::format("{} operators a layer, {} layers, {} rows, mask {}", strip.layer().size(),
+                  strip.num_layers(), problem.batch.rows(), problem.batch.mask.describe());
+  for (int first = 0; first < strip.size(); ++first)
+    for (int last = first; last < strip.size(); ++last) {
+      const Range range{first, last};
+      if (!landscape.legal(range)) continue;
+      const std::string key = landscape.segment_key(range);
+      const auto segment = result.search.segments.find(key);
+      if (segment == result.search.segments.end() || !segment->second.best()) continue;
+      database.store(
+          segment_record(key, segment->second, strip.operators(range), result.environment));
+    }
+  const ComparedPlan& best = result.search.best();
+  result.scheme = strip.scheme(best.plan.partition);
+  Record record;
+  record.kind = RecordKind::kScheme;
+  record.key = model_key(problem);
+  record.what = result.what;
+  record.environment = result.environment;
+  record.rows = problem.batch.rows();
+  record.scheme = result.scheme.hex();
+  record.untuned_scheme = strip.scheme(result.search.compared.front().plan.partition).hex();
+  record.seconds = result.search.seconds;
+  for (const auto& point : result.search.curve)
+    record.curve.emplace_back(point.seconds, point.best_us);
+  record.microseconds = pass_us(best);
+  record.untuned_microseconds = pass_us(result.search.compared.front());
+  for (std::size_t i = 0; i < best.plan.partition.size(); ++i) {
+    const Range range = best.plan.partition[i];
+    record.choices[to_text({range})] = best.plan.choices[i];
+    result.choices[segment_hash(strip.graph(), strip.segment(range))] = best.plan.choices[i];
+  }
+  if (result.search.usable) database.store(record);
+  return result;
+}
+
+std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Database& database,
+                                      const Environment& environment) {
+  const std::int64_t rows = problem.batch.rows();
+  auto found = database.find(RecordKind::kScheme, model_key(problem), environment, rows);
+  if (!found) return std::nullopt;
+  try {
+    TunedScheme tuned;
+    tuned.scheme = fusion::Scheme::from_text(found->record.scheme);
+    tuned.rows = found->record.rows;
+    const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(rows)));
+    for (const Range& range : strip.partition(tuned.scheme)) {
+      STOF_CHECK(strip.legal(range), kCorrupt, "scheme {}: segment {} is not legal",
+                 tuned.scheme.hex(), to_text({range}));
+      const auto choice = found->record.choices.find(to_text({range}));
+      if (choice != found->record.choices.end())
+        tuned.choices[segment_hash(strip.graph(), strip.segment(range))] = choice->second;
+    }
+    tuned.found = std::move(*found);
+    return tuned;
+  } catch (const Error& error) {
+    log_warn("tuning record {} is ignored: {}", found->record.key, error.what());
+    return std::nullopt;
+  }
+}
+
+}  // namespace stof::tune

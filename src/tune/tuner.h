@@ -1,0 +1,86 @@
+#pragma once
+// Tunes a model for a shape: search, records, and what a session takes from them.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "exec/batch.h"
+#include "fusion/scheme.h"
+#include "tune/bench.h"
+#include "tune/database.h"
+#include "tune/device_bench.h"
+#include "tune/search.h"
+#include "tune/strip.h"
+
+namespace stof::tune {
+
+/// What a segment's latencies are filed under: its hash, of attention with mask and lengths, which
+/// its time depends on.
+std::string segment_record_key(const Strip& strip, Range range, const BatchShape& batch);
+
+/// The scheme to start from: fusion's initial one, cut behind the longest parts that run.
+Partition rules_partition(const Strip& strip, const std::function<bool(Range)>& runs);
+
+/// The landscape of a strip whose latencies a bench measures, and this process's clock.
+class BenchLandscape : public Landscape {
+ public:
+  /// All outlive this.
+  BenchLandscape(const Strip& strip, Bench& bench, const BatchShape& batch);
+
+  int num_operators() const override { return strip_.size(); }
+  bool compute_intensive(int op) const override { return strip_.compute_intensive(op); }
+  bool legal(Range range) const override;
+  std::string segment_key(Range range) const override;
+  int occurrences(Range range) const override { return strip_.occurrences(range); }
+  std::vector<Candidate> candidates(Range range) override { return bench_.candidates(range); }
+  Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice* incumbent,
+                      double incumbent_us) override {
+    return bench_.measure(range, choice, incumbent, incumbent_us);
+  }
+  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans) override {
+    return bench_.measure_end_to_end(plans);
+  }
+  double seconds() const override;
+
+ private:
+  const Strip& strip_;
+  Bench& bench_;
+  const BatchShape& batch_;
+  mutable std::map<Range, bool> legal_;
+  mutable std::map<Range, std::string> keys_;
+};
+
+struct TuneOptions {
+  double budget_seconds = 30;
+  std::optional<fusion::Scheme> rules;  ///< to start from; none: rules_partition()
+  std::function<bool()> stop;
+  std::function<void(const Progress&)> progress;
+};
+
+/// What tuning did, and what it is measured against.
+struct TuneResult {
+  SearchResult search;
+  fusion::Scheme scheme;
+  exec::Choices choices;  ///< for a session
+  Environment environment;
+  std::string what;  ///< "14 operators a layer, 12 layers, 4096 rows, mask bigbird()"
+};
+
+/// Searches with `bench` and stores what it found. Records of the database are believed: what they
+/// hold is not measured again. Throws what search() and Database::store() do.
+TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& database,
+                const TuneOptions& options);
+
+/// What tuning found before for this model, mask and environment, at the rows nearest to these.
+struct TunedScheme {
+  fusion::Scheme scheme;
+  exec::Choices choices;
+  std::int64_t rows = 0;  ///< that were tuned for
+  FoundRecord found;
+};
+std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Database& database,
+                                      const Environment& environment);
+
+}  // namespace stof::tune

@@ -1,0 +1,261 @@
+#include "tune/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "backend/cpu/graph/interpret.h"
+#include "core/check.h"
+#include "core/hash.h"
+#include "tune/random_values.h"
+
+namespace stof::tune {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+using Contents = std::map<ValueId, Tensor>;
+
+constexpr std::size_t kGuardBytes = 512;
+constexpr std::byte kGuardByte{0xA5};
+/// Rows that the interpreter computes at most: a second for BERT-base's widest product.
+constexpr std::int64_t kMaxReferenceRows = 128;
+/// Any number; the same contents for every candidate.
+constexpr std::uint64_t kSeed = 7;
+/// Elements of the tuned rows that are compared with another candidate's at most.
+constexpr std::int64_t kMaxComparedElements = 8 << 20;
+
+/// Of an element: relative to itself, and to the root mean square of all. Segments keep what they
+/// pass on inside in float32 or round it, as the parts of a library do.
+double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 1e-2;
+    case DType::kBFloat16:
+      return 6e-2;
+    default:
+      return 1e-4;
+  }
+}
+
+/// Storage ids of what the segment reads.
+std::vector<ValueId> storages(const Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<ValueId> ids;
+  for (const ValueId id : values) {
+    const ValueId storage = graph.storage(id);
+    if (std::find(ids.begin(), ids.end(), storage) == ids.end()) ids.push_back(storage);
+  }
+  return ids;
+}
+
+Tensor to_float(const Tensor& tensor) {
+  return tensor.dtype() == DType::kFloat32 ? tensor
+                                           : Tensor::converted(tensor.view(), DType::kFloat32);
+}
+
+/// Rows of `got` against `expected`; row i of that is row rows[i] of `got`, or row i where rows is
+/// empty. Only every `step`-th row of `expected` counts.
+std::string compare(const std::string& name, const Tensor& got, const Tensor& expected, DType dtype,
+                    const std::vector<std::int64_t>& rows, std::int64_t step) {
+  const std::int64_t columns = got.shape()[got.shape().rank() - 1];
+  const std::int64_t count = expected.size() / columns;
+  const auto a = got.as<float>();
+  const auto b = expected.as<float>();
+  double sum = 0;
+  for (const float x : b) sum += static_cast<double>(x) * x;
+  const double scale = std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, b.size())));
+  const double limit = tolerance(dtype);
+  for (std::int64_t i = 0; i < count; i += step) {
+    const std::int64_t row = rows.empty() ? i : rows[static_cast<std::size_t>(i)];
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const double x = a[static_cast<std::size_t>(row * columns + column)];
+      const double y = b[static_cast<std::size_t>(i * columns + column)];
+      if (std::abs(x - y) <= limit * (std::abs(y) + scale)) continue;
+      return fmt::format("value \"{}\": {:g} at [{}, {}], expected {:g}", name, x, row, column, y);
+    }
+  }
+  return "";
+}
+
+/// First element that is no number.
+std::string find_nan(const std::string& name, const Tensor& got) {
+  const auto elements = got.as<float>();
+  const std::int64_t columns = got.shape()[got.shape().rank() - 1];
+  for (std::size_t i = 0; i < elements.size(); ++i)
+    if (!std::isfinite(elements[i])) {
+      const auto at = static_cast<std::int64_t>(i);
+      return fmt::format("value \"{}\": {:g} at [{}, {}], or not written", name, elements[i],
+                         at / columns, at % columns);
+    }
+  return "";
+}
+
+/// Device memory with a guard behind it.
+struct Buffer {
+  std::shared_ptr<void> memory;
+  std::size_t bytes = 0;
+};
+
+Buffer upload(Device& device, const void* data, std::size_t bytes) {
+  std::vector<std::byte> content(bytes + kGuardBytes, kGuardByte);
+  std::memcpy(content.data(), data, bytes);
+  Buffer buffer{device.allocate(content.size()), bytes};
+  device.upload(buffer.memory.get(), content.data(), content.size());
+  return buffer;
+}
+
+/// The content; nothing where the guard was touched.
+std::optional<std::vector<std::byte>> download(Device& device, const Buffer& buffer) {
+  std::vector<std::byte> content(buffer.bytes + kGuardBytes);
+  device.download(content.data(), buffer.memory.get(), content.size());
+  for (std::size_t i = buffer.bytes; i < content.size(); ++i)
+    if (content[i] != kGuardByte) return std::nullopt;
+  content.resize(buffer.bytes);
+  return content;
+}
+
+}  // namespace
+
+/// What the interpreter says of some rows, and all that the first candidate to pass computed.
+struct Validator::Reference {
+  std::vector<std::int64_t> rows;  ///< empty: all
+  std::vector<Tensor> expected;    ///< float32, one an output; empty: no rows could be picked
+  std::vector<Tensor> accepted;    ///< float32; empty before a candidate passed
+};
+
+/// One number of rows.
+struct Validator::Case {
+  std::shared_ptr<const Graph> graph;
+  std::unique_ptr<Strip> strip;
+  BatchShape batch;
+  std::map<Range, Reference> references;  ///< equal segments have other values
+  Contents contents;                      ///< of inputs, weights and activations
+};
+
+Validator::Validator(Device& device, const Strip& strip, const GraphOfRows& graph_of,
+                     const BatchShape& batch)
+    : device_(device), strip_(strip), graph_of_(graph_of) {
+  for (const std::vector<std::int64_t>& offsets :
+       {std::vector<std::int64_t>{0, 1}, std::vector<std::int64_t>{0, 5, 37}, batch.offsets}) {
+    auto c = std::make_unique<Case>();
+    c->batch = {offsets, batch.mask};
+    c->graph = std::make_shared<const Graph>(graph_of(c->batch.rows()));
+    c->strip = std::make_unique<Strip>(c->graph);
+    cases_.push_back(std::move(c));
+  }
+}
+
+Validator::~Validator() = default;
+
+std::string Validator::check(Range range, const fusion::Choice& choice) {
+  for (const auto& c : cases_) {
+    const std::string fault = check_case(*c, range, choice);
+    if (!fault.empty()) return fmt::format("{} ({} rows)", fault, c->batch.rows());
+  }
+  return "";
+}
+
+Validator::Reference& Validator::reference(Case& c, Range range, const fusion::Segment& segment) {
+  const auto [found, is_new] = c.references.try_emplace(range);
+  Reference& reference = found->second;
+  if (!is_new) return reference;
+  const std::int64_t rows = c.batch.rows();
+  cpu::GraphOperands operands;
+  operands.mask = c.batch.mask;
+  std::vector<Tensor> results;
+  if (rows <= kMaxReferenceRows) {
+    operands.offsets = c.batch.offsets;
+    for (const ValueId id : storages(*c.graph, segment.inputs))
+      operands.values[id] = c.contents.at(id).view();
+    results = interpret_segment(*c.graph, segment, operands);
+  } else {
+    // Rows do not depend on each other, attention and pooling apart; so some of them will do.
+    for (const ValueId output : segment.outputs)
+      if (segment.family == fusion::Family::kAttention || segment.family == fusion::Family::kPool ||
+          c.graph->value(output).shape[0] != rows)
+        return reference;
+    for (std::int64_t i = 0; i < kMaxReferenceRows; ++i)  // the last row among them
+      reference.rows.push_back((i + 1) * rows / kMaxReferenceRows - 1);
+    const Graph small = graph_of_(kMaxReferenceRows);
+    Contents picked;
+    for (const ValueId id : storages(*c.graph, segment.inputs)) {
+      const Tensor& tensor = c.contents.at(id);
+      if (c.graph->value(id).kind == graph::ValueKind::kWeight) {
+        operands.values[id] = tensor.view();
+        continue;
+      }
+      Tensor& part = picked[id] = Tensor(tensor.dtype(), small.value(id).shape);
+      const std::size_t row_bytes = tensor.bytes() / static_cast<std::size_t>(rows);
+      for (std::size_t i = 0; i < reference.rows.size(); ++i)
+        std::memcpy(static_cast<std::byte*>(part.data()) + i * row_bytes,
+                    static_cast<const std::byte*>(tensor.data()) +
+                        static_cast<std::size_t>(reference.rows[i]) * row_bytes,
+                    row_bytes);
+      operands.values[id] = part.view();
+    }
+    results = interpret_segment(small, Strip(std::make_shared<const Graph>(small)).segment(range),
+                                operands);
+  }
+  for (const Tensor& result : results) reference.expected.push_back(to_float(result));
+  return reference;
+}
+
+std::string Validator::check_case(Case& c, Range range, const fusion::Choice& choice) {
+  const Graph& graph = *c.graph;
+  const fusion::Segment segment = c.strip->segment(range);
+  std::map<ValueId, Buffer> buffers;
+  std::vector<void*> addresses(graph.values().size(), nullptr);
+  const auto bind = [&](ValueId id, Buffer buffer) {
+    addresses[static_cast<std::size_t>(id)] = buffer.memory.get();
+    buffers[id] = std::move(buffer);
+  };
+  for (const ValueId id : storages(graph, segment.inputs)) {
+    if (!c.contents.contains(id)) c.contents[id] = random_value(graph, id, c.batch, kSeed);
+    const Tensor& tensor = c.contents[id];
+    bind(id, upload(device_, tensor.data(), tensor.bytes()));
+  }
+  const std::vector<ValueId> outputs = storages(graph, segment.outputs);
+  for (const ValueId id : outputs) {
+    if (buffers.contains(id)) continue;  // an update in place
+    const graph::Value& value = graph.value(id);
+    // All bits set is a NaN of every float type.
+    const std::vector<std::byte> poison(
+        static_cast<std::size_t>(num_elements(value.shape)) * dtype_bytes(value.dtype),
+        std::byte{0xFF});
+    bind(id, upload(device_, poison.data(), poison.size()));
+  }
+  device_.prepare(graph, segment, choice, addresses, c.batch)->launch();
+  device_.synchronize();
+
+  for (const auto& [id, buffer] : buffers) {
+    const auto content = download(device_, buffer);
+    const std::string& name = graph.value(id).name;
+    if (!content) return fmt::format("value \"{}\": bytes behind it were written", name);
+    const bool is_output = std::find(outputs.begin(), outputs.end(), id) != outputs.end();
+    if (!is_output && std::memcmp(content->data(), c.contents[id].data(), content->size()) != 0)
+      return fmt::format("value \"{}\": an input was changed", name);
+  }
+  Reference& expected = reference(c, range, segment);
+  std::vector<Tensor> computed;
+  for (std::size_t i = 0; i < segment.outputs.size(); ++i) {
+    const graph::Value& value = graph.value(segment.outputs[i]);
+    Tensor got(value.dtype, value.shape);
+    const auto content = download(device_, buffers.at(graph.storage(segment.outputs[i])));
+    STOF_ASSERT(content && content->size() == got.bytes());
+    std::memcpy(got.data(), content->data(), content->size());
+    computed.push_back(to_float(got));
+    std::string fault = find_nan(value.name, computed.back());
+    if (fault.empty() && !expected.expected.empty())
+      fault =
+          compare(value.name, computed.back(), expected.expected[i], value.dtype, expected.rows, 1);
+    if (fault.empty() && !expected.accepted.empty())
+      fault = compare(value.name, computed.back(), expected.accepted[i], value.dtype, {},
+                      1 + computed.back().size() / kMaxComparedElements);
+    if (!fault.empty()) return fault;
+  }
+  if (expected.accepted.empty()) expected.accepted = std::move(computed);
+  return "";
+}
+
+}  // namespace stof::tune

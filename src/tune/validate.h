@@ -1,0 +1,45 @@
+#pragma once
+// Compares what a candidate computes with the interpreter, before anything is believed of it.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tune/device.h"
+#include "tune/strip.h"
+
+namespace stof::tune {
+
+/// The model's graph for a number of rows.
+using GraphOfRows = std::function<graph::Graph(std::int64_t rows)>;
+
+class Validator {
+ public:
+  /// `strip`: of the rows that are tuned for. All outlive this.
+  Validator(Device& device, const Strip& strip, const GraphOfRows& graph_of,
+            const BatchShape& batch);
+  ~Validator();
+
+  /// Empty where the candidate is right on one row, on an odd number of rows and on the rows that
+  /// are tuned for: every element written (outputs are poisoned with NaN), nothing written behind
+  /// (guard bytes), inputs left alone, numbers near the interpreter's. Else the first fault:
+  /// "value \"layer.0.bias\": 0.25 at [3, 17], expected 0.5 (37 rows)". Where the tuned rows are
+  /// many the interpreter computes some of them; the others are compared with the first candidate
+  /// that passed.
+  std::string check(Range range, const fusion::Choice& choice);
+
+ private:
+  struct Case;
+  struct Reference;
+  std::string check_case(Case& c, Range range, const fusion::Choice& choice);
+  Reference& reference(Case& c, Range range, const fusion::Segment& segment);
+
+  Device& device_;
+  const Strip& strip_;
+  const GraphOfRows& graph_of_;
+  std::vector<std::unique_ptr<Case>> cases_;
+};
+
+}  // namespace stof::tune

@@ -22,9 +22,13 @@ void add_bench_command(CLI::App& app, const Program& program);
 void add_doctor_command(CLI::App& app, const Program& program);
 void add_cache_command(CLI::App& app, const Program& program);
 void add_explain_command(CLI::App& app, const Program& program);
+void add_tune_command(CLI::App& app, const Program& program);
 void add_calibrate_command(CLI::App& app, const Program& program);
 void add_demo_command(CLI::App& app, const Program& program);
 void add_completion_command(CLI::App& app, const Program& program);
+
+/// What `stof explain MODEL` takes, beside the leaf `stof explain attention`.
+void add_explain_model_options(CLI::App& explain, const Program& program);
 
 // Leaves of `stof mask`.
 void add_mask_show_command(CLI::App& mask, const Program& program);

@@ -1,4 +1,5 @@
-// stof explain attention: the ways a GPU could run a mask, and what the cost model says of each.
+// stof explain, and of it attention: the ways a GPU could run a mask, and what the cost model says
+// of each.
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -88,12 +89,14 @@ void explain(const Options& options) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& app, const Program&) {
+void add_explain_command(CLI::App& app, const Program& program) {
   auto options = std::make_shared<Options>();
   CLI::App& parent = *app.add_subcommand("explain", "Say how something would run, and why");
-  parent.require_subcommand(1);
+  parent.require_subcommand(0, 1);
   parent.fallthrough();
-  parent.footer(examples({"stof explain attention \"causal\" --seq 4096 --heads 32"}));
+  parent.footer(examples({"stof explain attention \"causal\" --seq 4096 --heads 32",
+                          "stof explain models/bert-base --shape 8x512"}));
+  add_explain_model_options(parent, program);
   CLI::App& command = *parent.add_subcommand(
       "attention", "GPU kernels that could run a mask, with predicted times; needs no GPU");
   command.fallthrough();

@@ -69,6 +69,7 @@ void build(CLI::App& app, Program& program) {
   add_run_command(app, program);
   add_mask_command(app, program);
   add_bench_command(app, program);
+  add_tune_command(app, program);
   add_explain_command(app, program);
   add_calibrate_command(app, program);
   add_doctor_command(app, program);

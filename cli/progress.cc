@@ -38,31 +38,34 @@ std::string progress_text(std::int64_t done, std::int64_t total, double seconds_
   return text + fmt::format("  eta {}:{:02}", left / 60, left % 60);
 }
 
-ProgressBar::ProgressBar(std::string label, std::int64_t total, bool quiet)
-    : label_(std::move(label)), total_(total), visible_(!quiet && ::isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine(bool quiet) : visible_(!quiet && ::isatty(STDERR_FILENO) == 1) {}
 
-ProgressBar::~ProgressBar() { wipe(); }
+ProgressLine::~ProgressLine() { wipe(); }
 
-void ProgressBar::wipe() {
+void ProgressLine::wipe() {
   if (!drawn_) return;
   fmt::print(stderr, "\r\x1b[K");
   std::fflush(stderr);
   drawn_ = false;
 }
 
-void ProgressBar::update(std::int64_t done) {
-  if (!visible_) return;
-  if (done >= total_) return wipe();
+void ProgressLine::show(const std::string& text) {
   const auto now = Clock::now();
-  const auto seconds_since = [now](Clock::time_point t) {
-    return std::chrono::duration<double>(now - t).count();
-  };
-  if (seconds_since(start_) < kFirstDrawSeconds || seconds_since(last_) < kRedrawSeconds) return;
+  if (!visible_ || std::chrono::duration<double>(now - last_).count() < kRedrawSeconds) return;
   last_ = now;
   drawn_ = true;
-  const std::string line = label_ + " " + progress_text(done, total_, seconds_since(start_));
-  fmt::print(stderr, "\r{}\x1b[K", shorten(line, usable_columns()));
+  fmt::print(stderr, "\r{}\x1b[K", shorten(text, usable_columns()));
   std::fflush(stderr);
+}
+
+ProgressBar::ProgressBar(std::string label, std::int64_t total, bool quiet)
+    : label_(std::move(label)), total_(total), line_(quiet) {}
+
+void ProgressBar::update(std::int64_t done) {
+  if (done >= total_) return line_.wipe();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  if (seconds < kFirstDrawSeconds) return;
+  line_.show(label_ + " " + progress_text(done, total_, seconds));
 }
 
 }  // namespace stof::cli

@@ -15,7 +15,7 @@ from ._native import encoded, library, structs
 from .arrays import adopt, native_tensor
 from .framework import CPU
 from .errors import Corrupt, InvalidArgument, NotFound
-from .values import seed_of, truth, whole, wholes
+from .values import truth, whole, wholes
 from .mask import Mask, from_json, made
 
 
@@ -125,8 +125,7 @@ def predicate(text: str, /, **tables: Any) -> Mask:
     offending column, or naming the table.
     """
     if not isinstance(text, str):
-        hint = "; stof.compat.flex takes functions of (b, h, q, k)" if callable(text) else ""
-        raise InvalidArgument(f"text: expected a string, got {type(text).__name__}{hint}")
+        raise InvalidArgument(f"text: expected a string, got {type(text).__name__}")
     views = []
     for name, table in tables.items():
         framework, array = adopt(table, name)
@@ -320,7 +319,7 @@ def random_blocks(
     return _node(
         "random_blocks",
         block=whole(block, "block"),
-        seed=seed_of(seed),
+        seed=whole(seed, "seed"),
         per_head=truth(per_head, "per_head"),
         **amount,
     )
@@ -331,7 +330,7 @@ def random(rate: float, seed: int = 0, per_head: bool = False) -> Mask:
     return _node(
         "random",
         rate=float(rate),
-        seed=seed_of(seed),
+        seed=whole(seed, "seed"),
         per_head=truth(per_head, "per_head"),
     )
 
@@ -369,8 +368,7 @@ def batch_entry(mask: Mask, entry: int) -> Mask:
 
 
 def _preset(name: str, **parameters: int) -> Mask:
-    numbers = {k: seed_of(v) if k == "seed" else whole(v, k) for k, v in parameters.items()}
-    arguments = ", ".join(f"{k}={number}" for k, number in numbers.items())
+    arguments = ", ".join(f"{k}={whole(v, k)}" for k, v in parameters.items())
     return parse(f"{name}({arguments})")
 
 

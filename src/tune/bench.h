@@ -13,6 +13,8 @@ class Bench {
  public:
   virtual ~Bench() = default;
   virtual Environment environment() = 0;
+  /// False after a fault that leaves this process unable to measure: it is to be replaced.
+  virtual bool usable() const { return true; }
   virtual std::vector<Candidate> candidates(Range range) = 0;
   /// As Landscape::measure().
   virtual Measurement measure(Range range, const fusion::Choice& choice,

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/segments/segments.h"
 #include "backend/cuda/stream.h"
 #include "core/check.h"
 #include "exec/batch.h"
+#include "tune/background.h"
 
 namespace stof::tune {
 namespace {
@@ -22,6 +24,12 @@ constexpr int kMinRounds = 7, kMaxRounds = 31;
 constexpr double kRoundsUs = 40e3;
 /// Work before the first measurement, so that clocks have settled.
 constexpr double kWarmUpUs = 200e3;
+
+/// Threads that compile ahead; one core is left for measuring.
+int num_compilers() {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(cores - 1, 1, 16);
+}
 
 CUdeviceptr address_of(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
@@ -93,6 +101,24 @@ class CudaDevice : public Device {
     return cuda::candidates(graph, segment, device_);
   }
 
+  void expect(const graph::Graph& graph, const fusion::Segment& segment,
+              const std::vector<fusion::Choice>& choices) override {
+    if (segment.family == fusion::Family::kAttention) return;  // compiled for the mask at hand
+    for (const fusion::Choice& choice : choices)
+      background_.begin(job_name(segment, choice), [this, &graph, segment, choice] {
+        try {
+          device_.use();
+          // Kernels depend on shapes and strides; any address will do to compile and load them.
+          cuda::SegmentBindings bindings;
+          bindings.addresses.assign(graph.values().size(), CUdeviceptr{1} << 20);
+          bindings.workspace = CUdeviceptr{1} << 20;
+          make_runner(graph, segment, choice, bindings, device_);
+        } catch (const std::exception&) {
+          // Said when the candidate's turn comes.
+        }
+      });
+  }
+
   bool is_library(const std::string& family) const override { return family == "cublaslt"; }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
@@ -115,6 +141,7 @@ class CudaDevice : public Device {
                                     const fusion::Choice& choice,
                                     const std::vector<void*>& addresses,
                                     const BatchShape& batch) override {
+    background_.settle(job_name(segment, choice));
     return std::make_unique<CudaPrepared>(graph, segment, choice, addresses, batch, device_,
                                           stream_);
   }
@@ -182,11 +209,16 @@ class CudaDevice : public Device {
     });
   }
 
+  static std::string job_name(const fusion::Segment& segment, const fusion::Choice& choice) {
+    return fmt::format("{}-{} {}", segment.first, segment.last, choice.text());
+  }
+
   int ordinal_;
   cuda::Device device_;
   const cuda::Driver& driver_ = cuda::Driver::instance();
   cuda::Stream stream_;
   double warmed_us_ = 0;
+  Background background_{num_compilers()};  ///< last: its threads use what is above
 };
 
 }  // namespace

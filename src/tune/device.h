@@ -38,6 +38,11 @@ class Device {
   /// What can run the segment, the one to use untuned first.
   virtual std::vector<fusion::Choice> candidates(const graph::Graph& graph,
                                                  const fusion::Segment& segment) = 0;
+  /// These will be prepared soon: what takes long may begin. Graph outlives the device.
+  virtual void expect(const graph::Graph& graph, const fusion::Segment& segment,
+                      const std::vector<fusion::Choice>& choices) {
+    static_cast<void>(graph), static_cast<void>(segment), static_cast<void>(choices);
+  }
   /// Whether the family is a vendor's library or our one way to do it: part of "all library".
   virtual bool is_library(const std::string& family) const = 0;
 

@@ -79,10 +79,10 @@ class DeviceBench::Pass : public Prepared {
 };
 
 DeviceBench::DeviceBench(std::unique_ptr<Device> device, TuningProblem problem)
-    : device_(std::move(device)),
-      problem_(std::move(problem)),
+    : problem_(std::move(problem)),
       graph_(std::make_shared<const Graph>(problem_.graph_of(problem_.batch.rows()))),
       strip_(graph_),
+      device_(std::move(device)),
       validator_(*device_, strip_, problem_.graph_of, problem_.batch),
       memory_(std::make_unique<Memory>()) {}
 
@@ -97,7 +97,18 @@ std::vector<Candidate> DeviceBench::candidates(Range range) {
     const bool library = device_->is_library(choice.family);
     list.push_back({std::move(choice), us, library});
   }
+  candidates_[range] = list;
+  expect(range);
   return list;
+}
+
+/// Announces the next few candidates of a range, in the order in which the search takes most.
+void DeviceBench::expect(Range range) {
+  constexpr std::size_t kAhead = 4;
+  std::vector<Candidate>& open = candidates_[range];
+  std::vector<fusion::Choice> next;
+  for (std::size_t i = 0; i < std::min(kAhead, open.size()); ++i) next.push_back(open[i].choice);
+  device_->expect(*graph_, strip_.segment(range), next);
 }
 
 /// Contents of an input or weight of a whole pass, on the device.
@@ -146,6 +157,9 @@ std::vector<std::unique_ptr<Prepared>> DeviceBench::prepare(const fusion::Segmen
 
 Measurement DeviceBench::measure(Range range, const fusion::Choice& choice,
                                  const fusion::Choice* incumbent, double incumbent_us) {
+  std::erase_if(candidates_[range],
+                [&](const Candidate& candidate) { return candidate.choice == choice; });
+  expect(range);
   try {
     const std::string fault = validator_.check(range, choice);
     if (!fault.empty()) return {0, fault};
@@ -160,6 +174,7 @@ Measurement DeviceBench::measure(Range range, const fusion::Choice& choice,
     // What the incumbent takes now against what it took: the clock's drift.
     return {incumbent != nullptr ? us[0] * incumbent_us / us[1] : us[0], ""};
   } catch (const Error& error) {
+    usable_ = usable_ && error.code() != ErrorCode::kCuda;
     return {0, error.what()};
   }
 }
@@ -169,18 +184,26 @@ std::vector<Measurement> DeviceBench::measure_end_to_end(const std::vector<Tuned
   std::vector<std::unique_ptr<Pass>> passes;
   std::vector<Device::Contender> contenders;
   std::vector<std::size_t> contender_of;
+  const auto fail = [&](std::size_t i, const Error& error) {
+    usable_ = usable_ && error.code() != ErrorCode::kCuda;
+    results[i].failure = error.what();
+  };
   for (std::size_t i = 0; i < plans.size(); ++i) {
     try {
       passes.push_back(std::make_unique<Pass>(*this, plans[i]));
       contenders.push_back({passes.back().get()});
       contender_of.push_back(i);
     } catch (const Error& error) {
-      results[i].failure = error.what();
+      fail(i, error);
     }
   }
   if (contenders.empty()) return results;
-  const std::vector<double> us = device_->time(contenders);
-  for (std::size_t i = 0; i < us.size(); ++i) results[contender_of[i]].microseconds = us[i];
+  try {
+    const std::vector<double> us = device_->time(contenders);
+    for (std::size_t i = 0; i < us.size(); ++i) results[contender_of[i]].microseconds = us[i];
+  } catch (const Error& error) {
+    for (const std::size_t i : contender_of) fail(i, error);
+  }
   return results;
 }
 

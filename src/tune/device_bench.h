@@ -24,6 +24,8 @@ class DeviceBench : public Bench {
   ~DeviceBench() override;
 
   Environment environment() override { return device_->environment(); }
+  /// False after an error of the GPU's driver, which stays in its context.
+  bool usable() const override { return usable_; }
   std::vector<Candidate> candidates(Range range) override;
   Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice* incumbent,
                       double incumbent_us) override;
@@ -37,13 +39,17 @@ class DeviceBench : public Bench {
                                                  const fusion::Choice& choice);
   const std::vector<std::vector<void*>>& address_sets(const fusion::Segment& segment);
   void* fill(graph::ValueId id);
+  void expect(Range range);
 
-  std::unique_ptr<Device> device_;
+  // Before the device: what it does in the background reads the graph.
   TuningProblem problem_;
   std::shared_ptr<const graph::Graph> graph_;
   Strip strip_;
+  std::map<Range, std::vector<Candidate>> candidates_;  ///< that were not measured yet
+  std::unique_ptr<Device> device_;
   Validator validator_;
   std::unique_ptr<Memory> memory_;
+  bool usable_ = true;
 };
 
 }  // namespace stof::tune

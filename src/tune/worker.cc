@@ -174,6 +174,7 @@ void serve(Bench& bench, int descriptor) {
       answer["error"] = error.what();
       answer["code"] = static_cast<int>(ErrorCode::kInternal);
     }
+    if (!bench.usable()) answer["last"] = true;
     // Messages of drivers need not be UTF-8.
     if (!send_message(descriptor, answer.dump(-1, ' ', false, Json::error_handler_t::replace)))
       return;
@@ -259,6 +260,10 @@ Worker::Answer Worker::ask(const std::string& request, double seconds) {
                            : Received::kClosed;
   if (got == Received::kMessage) {
     const Json json = Json::parse(text);
+    if (json.value("last", false)) {
+      ++num_lost_;
+      stop();
+    }
     if (json.contains("error"))
       throw Error(static_cast<ErrorCode>(json.at("code").get<int>()),
                   json.at("error").get<std::string>());

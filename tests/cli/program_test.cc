@@ -61,8 +61,8 @@ TEST(Program, RefusesUnknownOptionByName) {
 
 TEST(Program, RefusesUnknownCommandByName) {
   EXPECT_EQ(user_error(run_stof({"frobnicate"})),
-            "expected a command, one of run, mask, bench, explain, calibrate, doctor, cache, demo, "
-            "completion; got \"frobnicate\"; see stof --help");
+            "expected a command, one of run, mask, bench, tune, explain, calibrate, doctor, cache, "
+            "demo, completion; got \"frobnicate\"; see stof --help");
 }
 
 TEST(Program, RefusesMissingCommand) {

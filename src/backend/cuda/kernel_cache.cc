@@ -29,7 +29,7 @@ std::vector<const Kernel*> loaded_kernels(const std::vector<KernelSource>& sourc
   const auto key = [&](const KernelSource& source) {
     return Store::Key{source.name, source.entry, device.facts().ordinal};
   };
-  const std::lock_guard lock(store.mutex);
+  std::unique_lock lock(store.mutex);
   std::vector<const KernelSource*> missing;
   std::vector<jit::CubinRequest> requests;
   for (const KernelSource& source : sources)
@@ -37,11 +37,18 @@ std::vector<const Kernel*> loaded_kernels(const std::vector<KernelSource>& sourc
       missing.push_back(&source);
       requests.push_back({source.name, source.text, device.facts().target(), source.may_spill});
     }
-  const std::vector<std::string> cubins = jit::cubins_for(requests);
+  std::vector<std::string> cubins;
+  if (!requests.empty()) {
+    // Others need not wait for what takes seconds; who compiles the same loses only time.
+    lock.unlock();
+    cubins = jit::cubins_for(requests);
+    lock.lock();
+  }
   for (std::size_t i = 0; i < missing.size(); ++i) {
     const KernelSource& source = *missing[i];
-    store.kernels.emplace(key(source), Kernel(source.name, cubins[i], source.entry,
-                                              source.shared_bytes, source.early_start));
+    if (!store.kernels.contains(key(source)))
+      store.kernels.emplace(key(source), Kernel(source.name, cubins[i], source.entry,
+                                                source.shared_bytes, source.early_start));
   }
   std::vector<const Kernel*> kernels;
   kernels.reserve(sources.size());

@@ -1,0 +1,283 @@
+// Tunes BERT-base on the GPU (random weights, bfloat16, BigBird's mask) and checks the tuner: that
+// planted faults are found out and cost one candidate each, that what was tuned is found again and
+// is not slower than untuned.
+//   tune_gpu_check [--shapes 8x512,1x128] [--budget SECONDS] [--archive FILE] [--no-faults]
+// --archive: writes the records found, for data/tuning.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "backend/cuda/kernel_cache.h"
+#include "backend/cuda/stream.h"
+#include "core/file.h"
+#include "model/bert_graph.h"
+#include "stof/error.h"
+#include "stof/gpu_info.h"
+#include "tune/cuda_device.h"
+#include "tune/explain.h"
+#include "tune/tuner.h"
+#include "tune/worker.h"
+
+namespace {
+
+using namespace stof;
+using namespace stof::tune;
+
+struct Tally {
+  int passed = 0, failed = 0;
+  void check(bool good, const std::string& what) {
+    (good ? passed : failed)++;
+    fmt::print("{} {}\n", good ? "ok  " : "FAIL", what);
+    std::fflush(stdout);
+  }
+};
+
+model::BertConfig bert_base(int layers) {
+  model::BertConfig config;
+  config.hidden_size = 768;
+  config.num_layers = layers;
+  config.num_heads = 12;
+  config.intermediate_size = 3072;
+  config.vocab_size = 30522;
+  config.max_positions = 4096;
+  config.num_segments = 2;
+  config.layer_norm_eps = 1e-12f;
+  return config;
+}
+
+TuningProblem problem_of(std::int64_t batch, std::int64_t seq, int layers) {
+  TuningProblem problem;
+  problem.graph_of = [layers](std::int64_t rows) {
+    return model::build_bert_graph(bert_base(layers), rows, DType::kBFloat16);
+  };
+  for (std::int64_t i = 0; i <= batch; ++i) problem.batch.offsets.push_back(i * seq);
+  problem.batch.mask = mask::parse("bigbird()");
+  return problem;
+}
+
+/// Right first, then what the fault does to the result, on many rows only: as a kernel with a fault
+/// in its tiles.
+class Fault : public Prepared {
+ public:
+  Fault(std::string kind, std::unique_ptr<Prepared> inner, cuda::CUdeviceptr output,
+        std::size_t bytes, bool large, Device& gpu, const cuda::Device& device)
+      : kind_(std::move(kind)),
+        inner_(std::move(inner)),
+        output_(output),
+        bytes_(bytes),
+        large_(large),
+        gpu_(gpu),
+        device_(device) {}
+
+  void launch() override {
+    inner_->launch();
+    const cuda::Driver& driver = cuda::Driver::instance();
+    gpu_.synchronize();
+    const auto overwrite = [&](std::size_t from, std::size_t count, unsigned char byte) {
+      driver.check(driver.cuMemsetD8Async(output_ + from, byte, count, nullptr), "a fault");
+    };
+    if (kind_ == "nan" && large_) overwrite(bytes_ - 2, 2, 0xFF);
+    if (kind_ == "block" && large_) overwrite(bytes_ / 2, bytes_ / 16, 0);
+    if (kind_ == "behind") overwrite(bytes_, 2, 0);
+    if (kind_ == "endless") run("spin", "while (true) __nanosleep(1000);");
+    if (kind_ == "stray") run("stray", "*reinterpret_cast<volatile int*>(16) = 1;");
+    driver.check(driver.cuStreamSynchronize(nullptr), "running a fault");
+  }
+
+ private:
+  void run(const char* name, const std::string& body) const {
+    cuda::KernelSource source;
+    source.name = std::string("planted_") + name;
+    source.text = "extern \"C\" __global__ void planted() { " + body + " }\n";
+    source.entry = "planted";
+    loaded_kernel(source, device_).launch(1, 32, nullptr, nullptr);
+  }
+
+  std::string kind_;
+  std::unique_ptr<Prepared> inner_;
+  cuda::CUdeviceptr output_;
+  std::size_t bytes_;
+  bool large_;
+  Device& gpu_;
+  const cuda::Device& device_;
+};
+
+/// The GPU with a faulty candidate of each kind in front of the first segment's.
+class FaultyDevice : public Device {
+ public:
+  FaultyDevice() : gpu_(make_cuda_device()), device_(cuda::Device::open()) {}
+
+  Environment environment() const override { return gpu_->environment(); }
+  std::vector<fusion::Choice> candidates(const graph::Graph& graph,
+                                         const fusion::Segment& segment) override {
+    std::vector<fusion::Choice> list = gpu_->candidates(graph, segment);
+    if (segment.first != 0) return list;
+    for (const char* fault : {"nan", "block", "behind", "endless", "stray"})
+      list.insert(list.begin(), {fault, {}});
+    return list;
+  }
+  bool is_library(const std::string& family) const override { return gpu_->is_library(family); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override { return gpu_->allocate(bytes); }
+  void upload(void* to, const void* from, std::size_t bytes) override {
+    gpu_->upload(to, from, bytes);
+  }
+  void download(void* to, const void* from, std::size_t bytes) override {
+    gpu_->download(to, from, bytes);
+  }
+  std::unique_ptr<Prepared> prepare(const graph::Graph& graph, const fusion::Segment& segment,
+                                    const fusion::Choice& choice,
+                                    const std::vector<void*>& addresses,
+                                    const BatchShape& batch) override {
+    const std::vector<fusion::Choice> good = gpu_->candidates(graph, segment);
+    const bool planted = choice.parameters.empty() && segment.first == 0;
+    auto inner = gpu_->prepare(graph, segment, planted ? good.front() : choice, addresses, batch);
+    if (!planted) return inner;
+    const graph::ValueId id = graph.storage(segment.outputs.front());
+    const graph::Value& value = graph.value(id);
+    const auto bytes =
+        static_cast<std::size_t>(num_elements(value.shape)) * dtype_bytes(value.dtype);
+    return std::make_unique<Fault>(
+        choice.family, std::move(inner),
+        reinterpret_cast<cuda::CUdeviceptr>(addresses[static_cast<std::size_t>(id)]), bytes,
+        batch.rows() > 100, *gpu_, device_);
+  }
+  void synchronize() override { gpu_->synchronize(); }
+  std::vector<double> time(const std::vector<Contender>& contenders) override {
+    return gpu_->time(contenders);
+  }
+  fusion::MachineFacts facts() const override { return gpu_->facts(); }
+  std::int64_t cache_bytes() const override { return gpu_->cache_bytes(); }
+
+ private:
+  std::unique_ptr<Device> gpu_;
+  cuda::Device device_;
+};
+
+void check_faults(Tally& tally) {
+  WorkerOptions limits;
+  limits.candidate_seconds = 10;
+  Worker worker(fork_child([] {
+                  return std::make_unique<DeviceBench>(std::make_unique<FaultyDevice>(),
+                                                       problem_of(2, 256, 1));
+                }),
+                limits);
+  const Range first{0, 0};
+  int good = 0;
+  for (const Candidate& candidate : worker.candidates(first)) {
+    const Measurement measured = worker.measure(first, candidate.choice, nullptr, 0);
+    const bool planted = candidate.choice.parameters.empty();
+    good += !planted && measured.ok();
+    if (planted)
+      tally.check(!measured.ok(), fmt::format("planted {}: {}", candidate.choice.family,
+                                              measured.ok() ? "taken for good" : measured.failure));
+    else if (!measured.ok())
+      fmt::print("     {}: {}\n", candidate.choice.text(), measured.failure);
+  }
+  tally.check(good > 0, fmt::format("{} candidates are good after {} processes were lost", good,
+                                    worker.num_lost()));
+}
+
+void print_search(const SearchResult& search) {
+  fmt::print("     {} timed, {} faulty, {:.1f} s, {}\n", search.measured, search.failed,
+             search.seconds, to_string(search.end));
+  for (const ComparedPlan& entry : search.compared)
+    fmt::print("     {:<13} sum {:8.1f} us, pass {:8.1f} us {} {}\n", entry.name, entry.sum_us,
+               entry.end_to_end.microseconds, entry.end_to_end.failure,
+               &entry == &search.best() ? "<- chosen" : "");
+  for (const Trial& trial : search.trials)
+    fmt::print("       {} {:.1f} -> {:.1f} us {}{}\n", trial.move.text(), trial.before_us,
+               trial.after_us, trial.kept ? "kept" : "", trial.note);
+  for (const auto& point : search.curve)
+    fmt::print("       {:6.2f} s  {:.1f} us\n", point.seconds, point.best_us);
+  std::map<std::string, int> faults;
+  for (const auto& [key, segment] : search.segments)
+    for (std::size_t i = 0; i < segment.candidates().size(); ++i)
+      if (segment.measured(i) && !segment.measured(i)->ok())
+        fmt::print("       faulty: {}: {}\n", segment.candidates()[i].choice.text(),
+                   segment.measured(i)->failure);
+}
+
+void check_tuning(Tally& tally, std::int64_t batch, std::int64_t seq, double budget,
+                  const Database& database) {
+  const TuningProblem problem = problem_of(batch, seq, 12);
+  WorkerOptions limits;
+  limits.candidate_seconds = 30;
+  Worker worker(
+      fork_child([problem] { return std::make_unique<DeviceBench>(make_cuda_device(), problem); }),
+      limits);
+  TuneOptions options;
+  options.budget_seconds = budget;
+  const TuneResult result = stof::tune::tune(problem, worker, database, options);
+  const SearchResult& search = result.search;
+  const std::string name = fmt::format("({}, {})", batch, seq);
+  const ComparedPlan& untuned = search.compared.front();
+  tally.check(search.usable && search.best().timed && untuned.timed,
+              fmt::format("{} tuned to {}: {:.1f} us, untuned {:.1f} us", name, result.scheme.hex(),
+                          search.best().end_to_end.microseconds, untuned.end_to_end.microseconds));
+  tally.check(search.best().end_to_end.microseconds <= untuned.end_to_end.microseconds,
+              name + " is not slower than untuned");
+  tally.check(search.seconds < budget * 1.2 + 5,
+              fmt::format("{} took {:.1f} s of {:.0f}", name, search.seconds, budget));
+  const auto again = load_tuned(problem, database, worker.environment());
+  tally.check(again && again->scheme == result.scheme && again->choices == result.choices,
+              name + " is found again");
+  print_search(search);
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> parse_shapes(const std::string& text) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> shapes;
+  std::istringstream list(text);
+  for (std::string shape; std::getline(list, shape, ',');) {
+    const std::size_t cross = shape.find('x');
+    shapes.emplace_back(std::stoll(shape.substr(0, cross)), std::stoll(shape.substr(cross + 1)));
+  }
+  return shapes;
+}
+
+void run(int argc, char** argv, Tally& tally) {
+  std::string shapes = "8x512", archive;
+  double budget = 30;
+  bool faults = true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
+    if (option == "--shapes") shapes = value();
+    if (option == "--budget") budget = std::stod(value());
+    if (option == "--archive") archive = value();
+    if (option == "--no-faults") faults = false;
+  }
+  // Children are forked, so this process uses the GPU only when all have ended.
+  const std::string folder =
+      std::filesystem::temp_directory_path() / ("stof_tune_check_" + std::to_string(::getpid()));
+  const Database database(folder);
+  if (faults) check_faults(tally);
+  for (const auto& [batch, seq] : parse_shapes(shapes))
+    check_tuning(tally, batch, seq, budget, database);
+  if (!archive.empty()) write_file(archive, make_archive(database.records()));
+  const auto device = make_cuda_device();
+  for (const auto& [batch, seq] : parse_shapes(shapes)) {
+    const TuningProblem problem = problem_of(batch, seq, 12);
+    const auto tuned = load_tuned(problem, database, device->environment());
+    fmt::print("\n{}", explain(problem, *device, database, tuned).to_text());
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Tally tally;
+  try {
+    run(argc, argv, tally);
+  } catch (const std::exception& error) {
+    tally.check(false, error.what());
+  }
+  const GpuInfo info = gpu_info();
+  fmt::print("{} passed, {} failed on {}\n", tally.passed, tally.failed,
+             info.devices.empty() ? info.problem : info.devices.front().name);
+  return tally.failed == 0 ? 0 : 1;
+}

@@ -268,14 +268,16 @@ __device__ __forceinline__ void run_steps(ProgramRow<Config>& row, const RowProg
 }  // namespace row_program
 
 /// Starts from a row of zeros. Early start: only weights are read before the previous kernel has ended.
+/// Last rows first: of a matrix larger than the cache, those that the kernel before wrote last are still
+/// there, and the kernel after begins with those written last here.
 template <class Config>
 __device__ __forceinline__ void run_row_program(const RowProgramParams& params) {
   using R = ProgramRow<Config>;
   ptx::allow_next_kernel();
   row_program::touch_weights<Config, 0>(params);
   ptx::wait_for_previous_kernel();
-  const i64 index = R::index();
-  if (index >= params.rows) return;
+  const i64 index = params.rows - 1 - R::index();
+  if (index < 0) return;
   R row;
   row.map([](float) { return 0.0f; });
   row_program::run_steps<Config, 0>(row, params, index);

@@ -41,6 +41,17 @@ void check_range(const TensorView& view, const std::string& name) {
                "{}: has a value that float16 cannot hold; compute in bfloat16", name);
 }
 
+/// A norm behind a product takes whole rows in one cluster, a chain of products few rows: whether
+/// that pays is the search's to find.
+bool needs_measuring(const fusion::Segment& segment) {
+  const auto is_norm = [](const fusion::EpilogueStep& step) {
+    return step.step == fusion::Step::kLayerNorm || step.step == fusion::Step::kRmsNorm;
+  };
+  return segment.family == fusion::Family::kGemmChain ||
+         (segment.family == fusion::Family::kGemm &&
+          std::any_of(segment.steps.begin(), segment.steps.end(), is_norm));
+}
+
 /// Of a batch's lengths and mask: what decides, with the number of rows, every launch.
 std::string key_of(const Batch& batch) {
   Hasher hasher;
@@ -128,8 +139,13 @@ ExecutionPlan CudaSession::plan(std::int64_t rows) const {
   if (!options.scheme && device_.facts().major == 9 && options.switches.allows("gemm_sm90") &&
       graph.num_layers() > 0) {
     const auto [first, last] = graph.layer_range(0);
-    options.scheme = runnable_scheme(graph, fusion::Scheme::from_sizes({last - first + 1}),
-                                     candidates_of, options.switches);
+    options.scheme = runnable_scheme(
+        graph, fusion::Scheme::from_sizes({last - first + 1}),
+        [&](const Graph& g, const fusion::Segment& segment) {
+          return needs_measuring(segment) ? std::vector<fusion::Choice>()
+                                          : candidates_of(g, segment);
+        },
+        options.switches);
   }
   return make_plan(std::move(graph), options, candidates_of);
 }

@@ -130,7 +130,9 @@ CudaSession::~CudaSession() {
 ExecutionPlan CudaSession::plan(std::int64_t rows) const {
   device_.use();
   const CandidatesOf candidates_of = [this](const Graph& graph, const fusion::Segment& segment) {
-    return cuda::candidates(graph, segment, device_);
+    return cuda::first_candidates(graph, segment, device_, [this](const std::string& family) {
+      return options_.switches.allows(family);
+    });
   };
   Graph graph = graph_of_(bucket_rows(rows));
   SessionOptions options = options_;

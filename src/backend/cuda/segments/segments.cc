@@ -70,6 +70,17 @@ std::size_t workspace_bytes(const Choice& choice) {
   return choice.family == kCublasLtRunners.name ? GemmPlanner::kWorkspaceBytes : 0;
 }
 
+std::vector<Choice> first_candidates(const Graph& graph, const fusion::Segment& segment,
+                                     const Device& device,
+                                     const std::function<bool(const std::string&)>& allows) {
+  for (const RunnerFamily* family : kFamilies) {
+    if (!allows(family->name)) continue;
+    std::vector<Choice> some = family->candidates(graph, segment, device);
+    if (!some.empty()) return some;
+  }
+  return {};
+}
+
 void compile_ahead(const Graph& graph, const std::vector<SegmentChoice>& choices,
                    const Device& device) {
   std::vector<jit::CubinRequest> requests;

@@ -2,7 +2,9 @@
 // Fused segments on an NVIDIA GPU, in float16 or bfloat16: which kernels can run one, and running
 // it.
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/cuda/attention/batch_attention.h"
@@ -44,6 +46,12 @@ class SegmentRunner {
 ///   attention  by the kernel that the model of the mask's tiles picks for the batch
 std::vector<fusion::Choice> candidates(const graph::Graph& graph, const fusion::Segment& segment,
                                        const Device& device);
+
+/// Those of the first family that can run the segment, among families that `allows` holds for: what
+/// runs untuned, without asking the rest (a library takes its time to load).
+std::vector<fusion::Choice> first_candidates(
+    const graph::Graph& graph, const fusion::Segment& segment, const Device& device,
+    const std::function<bool(const std::string& family)>& allows);
 
 /// A segment and what it may be run with.
 struct SegmentChoice {

@@ -40,4 +40,19 @@ __device__ __forceinline__ void store_async(u32 address, float a, float b, float
       : "memory");
 }
 
+/// ptx::wait() for a barrier that other blocks of the cluster complete: what they stored is seen.
+__device__ __forceinline__ void wait_for_cluster(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "wait_again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra wait_done;\n"
+      "bra wait_again;\n"
+      "wait_done:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
 }  // namespace stof::ptx

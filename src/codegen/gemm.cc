@@ -107,8 +107,8 @@ int GemmConfig::threads() const { return large() ? 128 * (groups() + 1) : 128 * 
 
 int GemmConfig::chunk() const {
   const int out = out_n();
-  // 192 accumulators leave no room for the residual of 64 columns.
-  const bool narrow = has(GemmStep::kResidual) && slabs() * tile_n / 2 > 128;
+  // 192 accumulators leave no room for the residual of 64 columns, nor do a norm's sums.
+  const bool narrow = has(GemmStep::kResidual) && (slabs() * tile_n / 2 > 128 || has_norm());
   for (const int width : {64, 32, 48, 16})
     if (out % width == 0 && !(narrow && width == 64)) return width;
   return 16;
@@ -155,7 +155,9 @@ std::string GemmConfig::name() const {
       fmt::format("gemm_sm90_{}_{}", element == DType::kBFloat16 ? "bf16" : "fp16", shape());
   for (const GemmStep step : steps) {
     text += fmt::format("_{}", to_string(step));
-    if (step == GemmStep::kBias && bias != DType::kFloat32) text += "16";
+    const bool reads_vectors =
+        step == GemmStep::kBias || step == GemmStep::kLayerNorm || step == GemmStep::kRmsNorm;
+    if (reads_vectors && bias != DType::kFloat32) text += "16";
   }
   return text;
 }
@@ -201,6 +203,8 @@ std::string GemmConfig::problem() const {
   if (partners() != 1 && partners() != 2 && partners() != 4)
     return fmt::format("cluster_k: expected 1, 2 or 4 that share a sum, got {}", partners());
   if (partners() > 1 && large()) return "cluster_k: large tiles share no sums";
+  if (has_norm() && schedule == GemmSchedule::kPingPong)
+    return "schedule: ping-pong normalises no rows";
   if (has_norm() && partners() > 1) return "cluster_k: rows that are normalised share no sums";
   const bool power = cluster_n == 1 || cluster_n == 2 || cluster_n == 4 || cluster_n == 8;
   if (!power || cluster_n > (has_norm() ? 8 : 1))

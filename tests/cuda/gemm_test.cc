@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "backend/cuda/gemm/choice.h"
@@ -149,6 +150,28 @@ TEST(GemmText, CallsTheStepsInOrder) {
   EXPECT_EQ(text.find("activate("), std::string::npos);
   EXPECT_EQ(config.name(),
             "gemm_sm90_bf16_p128x192s4_row_scale_bias_silu_gate_residual_row_statistics");
+}
+
+TEST(GemmConfig, IsNamedByAllThatItsTextDependsOn) {
+  // Kernels are kept by name.
+  std::map<std::string, std::string> texts;
+  for (const auto& steps :
+       std::vector<std::vector<GemmStep>>{{},
+                                          {GemmStep::kBias},
+                                          {GemmStep::kRmsNorm},
+                                          {GemmStep::kResidual, GemmStep::kLayerNorm}})
+    for (const DType element : {DType::kBFloat16, DType::kFloat16})
+      for (const DType vectors : {DType::kFloat32, element}) {
+        GemmProblem problem = product(128, 768, 768, steps);
+        problem.element = element;
+        problem.bias = vectors;
+        for (const GemmConfig& config : registered_gemm_configs(problem)) {
+          const std::string text = emit_gemm(config);
+          const auto [place, fresh] = texts.emplace(config.name(), text);
+          const bool read = config.has(GemmStep::kBias) || config.has_norm();
+          EXPECT_TRUE(fresh || !read) << config.name() << " is the name of two kernels";
+        }
+      }
 }
 
 TEST(GemmConfig, RefusesTilesThatDoNotFit) {

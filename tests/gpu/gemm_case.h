@@ -60,8 +60,9 @@ class GemmCase {
 
   cuda::GemmProblem problem(const std::vector<codegen::GemmStep>& steps, DType bias) const;
   std::string describe() const;
-  /// Runs twice on poisoned outputs. "" where both runs give the same bits, all of y and statistics
-  /// was written and nothing else, and the rows that are looked at are right; else what is wrong.
+  /// Runs several times on poisoned outputs. "" where all runs give the same bits, all of y and
+  /// statistics was written and nothing else, and the rows that are looked at are right; else what
+  /// is wrong.
   std::string check(const cuda::Sm90Gemm& gemm);
   /// The error beyond rounding of the last check, in units of its allowance.
   double worst() const { return worst_; }

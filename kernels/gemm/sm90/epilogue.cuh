@@ -142,6 +142,7 @@ class GemmEpilogue {
       values[2 * i + 1] += Element::high(words[i]);
     }
     if constexpr (D::kNorm) {  // nothing is stored from this buffer yet
+      ptx::fence_copies();     // every lane has its part before more is copied there
       __syncwarp();
       if (lane_ == 0 && place_ + D::kRing < D::kTileChunks) fetch_residual(place_ + D::kRing);
     }

@@ -49,7 +49,7 @@ class RowNorm {
       if (count == 0) ptx::cluster_wait();  // the others' barriers are ready
       const u32 buffer = count & 1;
       tell(buffer);
-      ptx::wait(barriers_.hear(warp_, buffer), count >> 1 & 1);
+      ptx::wait_for_cluster(barriers_.hear(warp_, buffer), count >> 1 & 1);
 #pragma unroll
       for (int slab = 0; slab < D::kSlabs; ++slab)
 #pragma unroll

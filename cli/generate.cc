@@ -42,7 +42,9 @@ void generate_text(const GenerateArguments& arguments, const Program& program) {
       write_output(text);
       flush_output();
     };
-  const GeneratedText result = generator.generate(arguments.prompt, options);
+  const GeneratedText result = generator.generate(
+      arguments.chat ? generator.chat_prompt({{"user", arguments.prompt}}) : arguments.prompt,
+      options);
   const auto num_tokens = static_cast<std::int64_t>(result.ids.size());
   if (arguments.json) {
     const nlohmann::ordered_json json = {{"prompt", arguments.prompt},

@@ -11,6 +11,7 @@ namespace stof::cli {
 
 struct GenerateArguments {
   std::string prompt;
+  bool chat = false;  ///< the prompt is a user's message
   std::string model;
   std::string mask;
   std::int64_t max_tokens = 0;  ///< 0: GenerateOptions' own

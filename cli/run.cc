@@ -103,7 +103,7 @@ void run(Options& options, const CLI::App& command, const Program& program) {
     continue_prompt(options, command, program);
     return;
   }
-  for (const char* name : {"--temperature", "--top-k", "--top-p", "--seed", "--stop"})
+  for (const char* name : {"--chat", "--temperature", "--top-k", "--top-p", "--seed", "--stop"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected --prompt beside it", name);
   const LoadOptions load = load_options(options);
   const std::vector<std::string> texts = read_texts(options.texts, options.file);
@@ -178,6 +178,8 @@ void add_run_command(CLI::App& app, const Program& program) {
                          "Also write float32 .npy: [texts, hidden], or [all tokens, hidden]");
   GenerateArguments& generate = options->generate;
   run_command.add_option("--prompt", generate.prompt, "Continue this text with a decoder");
+  run_command.add_flag("--chat", generate.chat,
+                       "The prompt is a message to an instruct model, to be answered");
   run_command.add_option("--temperature", generate.temperature, "0: always the likeliest token")
       ->capture_default_str();
   run_command.add_option("--top-k", generate.top_k, "Choose among the k likeliest tokens")
@@ -196,6 +198,7 @@ void add_run_command(CLI::App& app, const Program& program) {
                 "stof run --file sentences.txt --output embeddings.npy",
                 "echo \"a text\" | stof run --file - --json | head -c 300",
                 "stof run --prompt \"Once upon a time\" --max-tokens 60",
+                "stof run --chat --prompt \"What is a hash table?\" --temperature 0.7 --seed 1",
                 "stof run \"a long text\" --mask \"window(32,32) | global(1,1)\" --task tokens"}));
   run_command.callback([options, &run_command, &program] { run(*options, run_command, program); });
 }

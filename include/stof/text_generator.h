@@ -40,6 +40,12 @@ enum class StopReason : std::uint8_t {
 /// "end token", "stop string", ...
 std::string_view to_string(StopReason reason);
 
+/// A turn of a conversation.
+struct ChatMessage {
+  std::string role;  ///< "system", "user" or "assistant"
+  std::string content;
+};
+
 struct GeneratedText {
   std::string text;               ///< UTF-8, without the prompt, special tokens and the stop string
   std::vector<std::int32_t> ids;  ///< all that were chosen, an end token included
@@ -66,6 +72,10 @@ class TextGenerator {
 
   /// With what the tokenizer puts in front of every text.
   std::vector<std::int32_t> tokenize(const std::string& text) const;
+  /// The prompt by which an instruct model answers the last of `messages`, by the checkpoint's chat
+  /// template. Special tokens that a content spells are taken as such. Throws Unsupported for a
+  /// template that is not known (ChatML and SmolLM2's are) or where there is none.
+  std::string chat_prompt(const std::vector<ChatMessage>& messages) const;
   /// Special tokens left out.
   std::string detokenize(const std::vector<std::int32_t>& ids) const;
 

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "model/bpe.h"
+#include "model/chat_template.h"
 #include "model/gguf_settings.h"
 #include "model/llama_decoder.h"
 #include "model/sampler.h"
@@ -22,6 +23,19 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Of chat_template.jinja or tokenizer_config.json; empty where there is none, or a list of
+/// several.
+std::string read_chat_template(const std::string& folder) {
+  constexpr std::uint64_t kMaxBytes = 16 << 20;
+  const std::string own = folder + "/chat_template.jinja",
+                    config = folder + "/tokenizer_config.json";
+  if (file_exists(own)) return read_text_file(own, kMaxBytes);
+  if (!file_exists(config)) return {};
+  const model::Json json = model::read_json_file(config, kMaxBytes);
+  const model::Json* value = model::JsonFields(json, config).find("chat_template");
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
 /// The .gguf file that `folder` holds instead of a config.json; the folder where it does not.
@@ -54,6 +68,8 @@ std::string_view to_string(StopReason reason) {
 }
 
 struct TextGenerator::Impl {
+  std::string path;
+  std::string chat_template;
   model::Bpe tokenizer;
   model::LlamaDecoder decoder;
 
@@ -98,15 +114,19 @@ TextGenerator TextGenerator::load(const std::string& given) {
   const GgufFile* gguf = checkpoint.gguf();
   model::LlamaConfig config;
   model::BpeSpec spec;
+  std::string chat_template;
   if (gguf != nullptr) {
     const model::Json settings = model::gguf_settings(*gguf);
     config = model::read_gguf_llama_config(settings, path);
-    spec = model::read_gguf_bpe(model::JsonFields(settings, path));
+    const model::JsonFields fields(settings, path);
+    spec = model::read_gguf_bpe(fields);
+    chat_template = fields.string("tokenizer.chat_template", "");
   } else {
     STOF_CHECK(is_folder(path), kInvalidArgument,
                "{}: expected a folder with config.json, or a .gguf file", path);
     config = model::load_llama_config(path);
     spec = model::load_bpe(path);
+    chat_template = read_chat_template(path);
   }
   model::Bpe tokenizer(std::move(spec), path + (gguf != nullptr ? "" : "/tokenizer.json"));
   STOF_CHECK(tokenizer.num_ids() <= config.vocab_size, kCorrupt,
@@ -116,7 +136,8 @@ TextGenerator TextGenerator::load(const std::string& given) {
     STOF_CHECK(id < config.vocab_size, kCorrupt,
                "{}: eos_token_id: expected an id below {}, got {}", path, config.vocab_size, id);
   return TextGenerator(std::make_shared<const Impl>(
-      Impl{std::move(tokenizer), model::LlamaDecoder(std::move(checkpoint), std::move(config))}));
+      Impl{path, std::move(chat_template), std::move(tokenizer),
+           model::LlamaDecoder(std::move(checkpoint), std::move(config))}));
 }
 
 std::int64_t TextGenerator::num_layers() const { return impl_->config().num_layers; }
@@ -138,6 +159,10 @@ std::string TextGenerator::describe() const {
 
 std::vector<std::int32_t> TextGenerator::tokenize(const std::string& text) const {
   return impl_->tokenizer.encode(text);
+}
+
+std::string TextGenerator::chat_prompt(const std::vector<ChatMessage>& messages) const {
+  return model::render_chat(impl_->chat_template, messages, impl_->path);
 }
 
 std::string TextGenerator::detokenize(const std::vector<std::int32_t>& ids) const {

@@ -209,6 +209,7 @@ TEST(Run, RefusesOptionsThatGenerationHasNot) {
   EXPECT_THAT(refusal({"--dtype", "fp16"}), StartsWith("--dtype"));
   EXPECT_THAT(refusal({"--model", "no-such.gguf"}), StartsWith("--model: no-such.gguf"));
   EXPECT_THAT(user_error(run_stof({"run", "x", "--top-k", "3"})), StartsWith("--top-k"));
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--chat"})), StartsWith("--chat"));
   const Finished finished = run_shell("sh", "STOF_CACHE=/nonexistent $stof run --prompt x");
   EXPECT_THAT(user_error(finished), HasSubstr("run scripts/setup --models"));
 }

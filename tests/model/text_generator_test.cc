@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 
+#include "model/chat_template.h"
 #include "model/sampler.h"
 #include "model/stop_strings.h"
 #include "model/tiny_llama.h"
@@ -250,13 +251,52 @@ TEST(TextGenerator, SaysWhatIsMissing) {
               HasSubstr("NotFound"));
 }
 
+TEST(ChatTemplate, WritesConversationsAsTransformersDoes) {
+  const nlohmann::json golden = read_golden_json("chat_golden.json");
+  EXPECT_EQ(golden.size(), 2u);
+  for (const auto& family : golden)
+    for (const auto& entry : family.at("cases")) {
+      std::vector<ChatMessage> messages;
+      for (const auto& message : entry.at("messages"))
+        messages.push_back({message.at("role"), message.at("content")});
+      EXPECT_EQ(render_chat(family.at("template"), messages, "x"), entry.at("prompt"));
+    }
+  const std::string known = golden[0].at("template");
+  EXPECT_THAT(error_of([&] {
+                render_chat(known + " ", {{"user", "a"}}, "x");
+              }),
+              AllOf(HasSubstr("Unsupported: x: chat template"), HasSubstr("ChatML")));
+  EXPECT_THAT(error_of([&] { render_chat("", {{"user", "a"}}, "x"); }), HasSubstr("got none"));
+  EXPECT_THAT(error_of([&] { render_chat(known, {}, "x"); }), HasSubstr("messages"));
+  EXPECT_THAT(error_of([&] { render_chat(known, {{"tool", "a"}}, "x"); }), HasSubstr("\"tool\""));
+}
+
+TEST(ChatTemplate, IsReadFromTheFolder) {
+  const LlamaGolden golden;
+  const TemporaryFolder folder;
+  golden.write(folder, golden.at("base"), {}, golden.weights(golden.at("base")));
+  const auto prompt = [&] {
+    return TextGenerator::load(folder.path()).chat_prompt({{"user", "a"}});
+  };
+  EXPECT_THAT(error_of(prompt), HasSubstr("got none"));
+  const nlohmann::json chat = read_golden_json("chat_golden.json")[0];
+  const std::string expected = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
+  folder.write("tokenizer_config.json",
+               nlohmann::json{{"chat_template", chat.at("template")}}.dump());
+  EXPECT_EQ(prompt(), expected);
+  folder.write("tokenizer_config.json", "{}");
+  folder.write("chat_template.jinja", chat.at("template"));
+  EXPECT_EQ(prompt(), expected);
+}
+
 TEST(TextGenerator, WritesWhatTransformersWritesWithSmolLM2) {
   const TextGenerator model = TextGenerator::load(fetched("models/smollm2-135m-instruct").string());
   EXPECT_THAT(model.describe(),
               AllOf(HasSubstr("30 layers"), HasSubstr("9 heads of 64 (3 of keys and values)")));
-  GenerateOptions options;
+  GenerateOptions options = one_thread();
   options.max_tokens = 12;
   const GeneratedText result = model.generate("The capital of France is", options);
+  EXPECT_THAT(model.chat_prompt({{"user", "Hi"}}), HasSubstr("named SmolLM"));
   // tools/compare_generation.py prints these, the first of 64.
   EXPECT_EQ(result.ids,
             (std::vector<std::int32_t>{7042, 30, 198, 198, 504, 2988, 314, 42, 216, 34, 32, 33}));

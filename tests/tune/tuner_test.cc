@@ -234,7 +234,8 @@ TEST_F(Tuner, SurvivesFaultyCandidatesAndChoosesNone) {
     EXPECT_TRUE(record.kind == RecordKind::kScheme || good(record.choice)) << record.choice.text();
     for (const auto& [range, choice] : record.choices) EXPECT_TRUE(good(choice)) << choice.text();
     for (const auto& [choice, measured] : record.measured)
-      EXPECT_EQ(measured.failure.empty(), good(choice)) << choice.text() << ": " << measured.failure;
+      EXPECT_EQ(measured.failure.empty(), good(choice))
+          << choice.text() << ": " << measured.failure;
   }
 }
 

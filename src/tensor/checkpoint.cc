@@ -49,6 +49,20 @@ std::map<std::string, std::string> parse_weight_map(const std::string& index) {
   return weight_map;
 }
 
+/// Nothing for quantised types.
+std::optional<DType> plain_dtype(GgufType type) {
+  switch (type) {
+    case GgufType::kF32:
+      return DType::kFloat32;
+    case GgufType::kF16:
+      return DType::kFloat16;
+    case GgufType::kBF16:
+      return DType::kBFloat16;
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 Checkpoint Checkpoint::open(const std::string& path) {
@@ -89,21 +103,10 @@ void Checkpoint::add_gguf(const std::string& path) {
   for (const auto& [name, tensor] : gguf_->tensors()) {
     Entry entry{};
     entry.view.shape = tensor.shape;
-    const auto view = [&](DType dtype) {
-      return TensorView(tensor.data.data(), dtype, tensor.shape);
-    };
-    switch (tensor.type) {
-      case GgufType::kF32:
-        entry.view = view(DType::kFloat32);
-        break;
-      case GgufType::kF16:
-        entry.view = view(DType::kFloat16);
-        break;
-      case GgufType::kBF16:
-        entry.view = view(DType::kBFloat16);
-        break;
-      default:
-        entry.quantized = &tensor;
+    if (const std::optional<DType> plain = plain_dtype(tensor.type)) {
+      entry.view = TensorView(tensor.data.data(), *plain, tensor.shape);
+    } else {
+      entry.quantized = &tensor;
     }
     entries_.emplace(name, entry);
   }

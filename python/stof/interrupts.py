@@ -32,7 +32,13 @@ def interruptible(work: Callable[[], _Result]) -> _Result:
             library().stof_set_cancel_flag(None)
             done.set()
 
-    threading.Thread(target=run, name="stof-planning", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="stof-planning", daemon=True).start()
+    except RuntimeError:  # there are no new threads while the interpreter ends
+        return work()
+    except BaseException:
+        cancelled.value = 1
+        raise
     try:
         done.wait()
     except BaseException:

@@ -281,3 +281,12 @@ def test_errors_of_long_planning_are_raised():
     with pytest.raises(stof.InvalidArgument, match="key_lengths"):
         stof.plan("key_lengths([30000])", **sizes)
     assert stof.plan("causal", **sizes).problem.seq_q == 20_000
+
+
+def test_large_plans_are_made_while_the_interpreter_ends():
+    code = f"""
+import atexit, stof
+atexit.register(lambda: print(stof.plan("causal", **{ {**SHAPE, "seq_q": 20_000} })))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and "stof.Plan" in done.stdout, done.stderr

@@ -15,7 +15,7 @@ from ._native import encoded, library, structs
 from .arrays import adopt, native_tensor
 from .framework import CPU
 from .errors import Corrupt, InvalidArgument, NotFound
-from .values import truth, whole, wholes
+from .values import seed_of, truth, whole, wholes
 from .mask import Mask, from_json, made
 
 
@@ -125,7 +125,8 @@ def predicate(text: str, /, **tables: Any) -> Mask:
     offending column, or naming the table.
     """
     if not isinstance(text, str):
-        raise InvalidArgument(f"text: expected a string, got {type(text).__name__}")
+        hint = "; stof.compat.flex takes functions of (b, h, q, k)" if callable(text) else ""
+        raise InvalidArgument(f"text: expected a string, got {type(text).__name__}{hint}")
     views = []
     for name, table in tables.items():
         framework, array = adopt(table, name)
@@ -319,7 +320,7 @@ def random_blocks(
     return _node(
         "random_blocks",
         block=whole(block, "block"),
-        seed=whole(seed, "seed"),
+        seed=seed_of(seed),
         per_head=truth(per_head, "per_head"),
         **amount,
     )
@@ -330,7 +331,7 @@ def random(rate: float, seed: int = 0, per_head: bool = False) -> Mask:
     return _node(
         "random",
         rate=float(rate),
-        seed=whole(seed, "seed"),
+        seed=seed_of(seed),
         per_head=truth(per_head, "per_head"),
     )
 
@@ -368,7 +369,8 @@ def batch_entry(mask: Mask, entry: int) -> Mask:
 
 
 def _preset(name: str, **parameters: int) -> Mask:
-    arguments = ", ".join(f"{k}={whole(v, k)}" for k, v in parameters.items())
+    numbers = {k: seed_of(v) if k == "seed" else whole(v, k) for k, v in parameters.items()}
+    arguments = ", ".join(f"{k}={number}" for k, number in numbers.items())
     return parse(f"{name}({arguments})")
 
 

@@ -40,14 +40,19 @@ def mask_of(mask: Any) -> Mask | None:
     return None
 
 
-def _boolean_mask(mask: Any, device: Device) -> Mask | View:
+def _boolean_mask(mask: Any, device: Device, problem: Problem) -> Mask | View:
     """What a boolean array given as a mask becomes: a Mask, or on a GPU the array itself."""
     try:
         framework, array = adopt(mask, "mask")
     except InvalidArgument:
+        hint, name = "", str(getattr(mask, "__name__", ""))
+        if name and getattr(masks, name, None) is mask:
+            hint = f"; call it: stof.masks.{name}(...)"
+        elif callable(mask):
+            hint = "; stof.compat.flex takes functions of (b, h, q, k)"
         raise InvalidArgument(
             "mask: expected a stof.Mask, its text, a boolean array or None, got "
-            f"{type(mask).__name__}"
+            f"{type(mask).__name__}{hint}"
         ) from None
     view = framework.view(array, "mask")
     if view.dtype != structs.BOOL and len(view.shape) == 2 and "int" in view.dtype_name:
@@ -61,6 +66,12 @@ def _boolean_mask(mask: Any, device: Device) -> Mask | View:
             f"mask: expected booleans (true is visible), got {view.dtype_name}; an additive mask goes "
             "to bias= (float32, broadcastable to [batch, heads, seq_q, seq_kv]), or compare it: "
             "mask == 0 where 0 means visible"
+        )
+    batch, length = problem.batch, problem.seq_kv
+    if batch > 1 and view.shape == (batch, length) and problem.seq_q != batch:
+        raise InvalidArgument(
+            f"mask: expected [seq_q, seq_kv] or [batch|1, heads|1, seq_q|1, seq_kv], got "
+            f"{list(view.shape)}; if this is a padding mask [batch, seq], pass mask[:, None, None, :]"
         )
     if view.device == device == CPU:
         return masks.dense(array)
@@ -403,7 +414,7 @@ def plan(
     chosen: Mask | View | None = mask_of(mask)
     stream = 0
     if chosen is None:
-        chosen = _boolean_mask(mask, where)
+        chosen = _boolean_mask(mask, where, problem)
         if isinstance(chosen, View):
             torch = torch_framework()
             stream = torch.current_stream(where.ordinal) if torch is not None else 0

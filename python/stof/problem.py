@@ -9,7 +9,7 @@ from typing import Any
 from ._native import encoded, structs
 from .arrays import dtype_code, int64_array
 from .errors import InvalidArgument
-from .values import extent, whole
+from .values import extent, truth, whole
 from .score import Declaration, ScoreMod
 
 _FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
@@ -186,7 +186,7 @@ class Problem:
             bias=flag(bias, "bias"),
             sink=flag(sink, "sink"),
             position_bias=PositionBias.of(position_bias),
-            return_lse=flag(return_lse, "return_lse"),
+            return_lse=truth(return_lse, "return_lse"),
             score_mod=None if modified is None else modified.declaration,
             cu_seqlens_q=cu_seqlens_q,
             cu_seqlens_kv=cu_seqlens_kv,

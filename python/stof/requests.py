@@ -33,7 +33,12 @@ def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) 
         if shape is None or len(shape) != rank:
             layout = "[batch, heads, seq, head_dim]" if rank == 4 else "[rows, heads, head_dim]"
             got = type(array).__name__ if shape is None else f"shape {list(shape)}"
-            raise InvalidArgument(f"{name}: expected {layout}, got {got}")
+            hint = ""
+            if rank == 4 and shape is not None and len(shape) == 3:
+                hint = f"; give it a batch dimension: {name}[None], or a head dimension: {name}[:, None]"
+            raise InvalidArgument(f"{name}: expected {layout}, got {got}{hint}")
+    if not isinstance(enable_gqa, bool):
+        raise InvalidArgument(f"enable_gqa: expected True or False, got {enable_gqa!r}")
     if q.shape[axis] != k.shape[axis] and not enable_gqa:
         hint = "; pass enable_gqa=True if heads of k and v serve several of q"
         if rank == 4 and q.shape[2] == k.shape[2] and q.shape[1] > q.shape[2]:
@@ -51,6 +56,12 @@ def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) 
 
 def check_alike(framework: Framework, q: Any, k: Any, v: Any) -> None:
     """Arrays of one library and element type, whose extents fit; before a plan is made of them."""
+    wanted = framework.dtype_code(q.dtype, "q")
+    names = structs.DTYPE_NAMES
+    if names[wanted] not in ATTENTION_DTYPES:
+        raise InvalidArgument(
+            f"q: expected dtype {', '.join(ATTENTION_DTYPES)}, got {names[wanted]}; convert q, k and v"
+        )
     others = [name for name, x in (("k", k), ("v", v)) if not framework.is_one(x)]
     if others:
         given = k if "k" in others else v
@@ -71,9 +82,8 @@ def check_alike(framework: Framework, q: Any, k: Any, v: Any) -> None:
                 f"{name}: expected shape {expected}, got {list(array.shape)}; the layout is "
                 f"{extents[q.ndim]}"
             )
-        code, wanted = framework.dtype_code(array.dtype, name), framework.dtype_code(q.dtype, "q")
-        names = structs.DTYPE_NAMES
-        if code != wanted and names[wanted] in ATTENTION_DTYPES:  # else planning refuses q's
+        code = framework.dtype_code(array.dtype, name)
+        if code != wanted:
             raise InvalidArgument(
                 f"{name}: expected dtype {names[wanted]} like q, got {names[code]}; convert it"
             )

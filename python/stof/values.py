@@ -19,6 +19,17 @@ def whole(value: Any, name: str, bits: int = 64) -> int:
     return number
 
 
+def seed_of(value: Any) -> int:
+    """A seed: not negative, of 64 bits."""
+    try:
+        number = operator.index(value)
+    except (TypeError, RuntimeError, ValueError):
+        raise InvalidArgument(f"seed: expected a whole number, got {value!r}") from None
+    if not 0 <= number < 1 << 64:
+        raise InvalidArgument(f"seed: expected a whole number from 0 to 2**64 - 1, got {number}")
+    return number
+
+
 def extent(value: Any, name: str, least: int) -> int:
     number = whole(value, name)
     if number < least:

@@ -172,6 +172,13 @@ def varlen_attention(
                 )
     check_heads(q, k, v, 3, 1, enable_gqa)
     if plan is None:
+        ends = (("cu_seqlens_q", rows_q, "q", q), ("cu_seqlens_kv", rows_kv, "k", k))
+        for name, lengths, operand, array in ends:
+            if lengths[-1] != array.shape[0]:
+                raise InvalidArgument(
+                    f"{name}: expected it to end with {array.shape[0]}, the rows of {operand}, got "
+                    f"{lengths[-1]}"
+                )
         if mask is None:
             mask = everything()
         key: Any = None

@@ -295,3 +295,16 @@ def test_files(tmp_path):
     (tmp_path / "bad.json").write_bytes(b"\xff\xfe")
     with pytest.raises(stof.Corrupt, match="bad.json: expected JSON"):
         masks.load(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize("seed", [7, 2**63 + 5, 2**64 - 1])
+def test_seeds_have_64_bits(seed):
+    for mask in (
+        masks.random(0.5, seed),
+        masks.random_blocks(4, rate=0.5, seed=seed),
+        masks.bigbird(seed=seed),
+    ):
+        assert str(seed) in mask.to_text()
+    for wrong in (-1, 2**64, 0.5):
+        with pytest.raises(stof.InvalidArgument, match="seed: expected a whole number"):
+            masks.random(0.5, wrong)

@@ -27,7 +27,11 @@ Q, K, V = oracle.arrays(1, 2, 4, 6, 5, 8)
         ((Q, K[:1], V), {}, r"k: expected shape \[2, 4, 5, 8\], got \[1, 4, 5, 8\]"),
         ((Q, K[..., :4], V), {}, r"k: expected shape \[2, 4, 5, 8\], got \[2, 4, 5, 4\]"),
         ((Q[0], K, V), {}, r"q: expected \[batch, heads, seq, head_dim\], got shape \[4, 6, 8\]"),
-        ((Q.astype("f8"), K, V), {}, "dtype: expected float32, float16 or bfloat16, got float64"),
+        (
+            (Q.astype("f8"), K, V),
+            {},
+            "q: expected dtype float32, float16, bfloat16, got float64; convert",
+        ),
         ((Q, K.astype("f2"), V), {}, "k: expected dtype float32 like q, got float16; convert it"),
         ((Q.astype(">f4"), K, V), {}, "byte order"),
         ((Q.astype("c8"), K, V), {}, "expected.*got complex64"),
@@ -240,7 +244,10 @@ def test_padding_masks_of_integers_are_answered_with_what_to_pass():
         stof.InvalidArgument, match=r"padding mask .*\(attention_mask != 0\)\[:, None"
     ):
         stof.attention(Q, K, V, padding)
-    stof.attention(Q, K, V, (padding != 0)[:, None, None, :])
+    seen = (padding != 0)[:, None, None, :]
+    np.testing.assert_array_equal(
+        stof.attention(Q, K, V, seen)[:1], stof.attention(Q[:1], K[:1], V[:1], seen[0, 0])
+    )
 
 
 def test_arrays_of_two_libraries_are_both_named():
@@ -291,3 +298,30 @@ for name in ("stof.transformers", "stof.compat.flex"):
         raise AssertionError(name)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: stof.attention(Q, K, V, masks.causal),
+            r"got function; call it: stof\.masks\.causal",
+        ),
+        (lambda: stof.attention(Q, K, V, lambda b, h, q, k: q >= k), "stof.compat.flex takes"),
+        (lambda: masks.predicate(lambda b, h, q, k: q >= k), "stof.compat.flex takes"),
+        (lambda: stof.attention(Q, K, V, np.ones((2, 5), bool)), r"pass mask\[:, None, None, :\]"),
+        (lambda: stof.attention(Q[0], K[0], V[0]), r"give it a batch dimension: q\[None\]"),
+        (lambda: stof.attention(Q, K, V, enable_gqa="yes"), "enable_gqa: expected True or False"),
+        (
+            lambda: stof.attention(Q, K, V, return_lse=1),
+            "return_lse: expected True or False, got 1",
+        ),
+        (
+            lambda: stof.varlen_attention(Q[0], Q[0], Q[0], [0, 9]),
+            "cu_seqlens_q: expected it to end with 4, the rows of q, got 9",
+        ),
+    ],
+)
+def test_beginners_are_told_what_to_write(call, message):
+    with pytest.raises(stof.InvalidArgument, match=message):
+        call()

@@ -214,6 +214,30 @@ def test_streams():
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
+@pytest.mark.skipif(not ON_GPU, reason="streams are a GPU's")
+def test_streams_given_by_number_own_copies_and_results():
+    q, k, v = (randn(1, 8, 512, 64, seed=i) for i in range(3))
+    plan = stof.plan(
+        "causal", batch=1, num_heads=8, seq_q=512, head_dim=64, dtype=DTYPE, device=DEVICE
+    )
+    expected = plan.run(q, k, v)
+    strided = [x.transpose(2, 3).contiguous().transpose(2, 3) for x in (q, k, v)]  # are copied
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(100_000_000)
+    results = [plan.run(*strided, stream=side.cuda_stream) for _ in range(4)]
+    # The current stream is given none of the memory that the side stream will use.
+    others = [torch.full_like(q, float("nan")) for _ in range(16)]
+    side.synchronize()
+    assert all(torch.equal(result, expected) for result in results) and len(others) == 16
+    assert torch.equal(plan.run(q, k, v, stream=0), expected)
+    for wrong in (side, -1, 2**70):
+        with pytest.raises(stof.InvalidArgument, match="stream: expected"):
+            plan.run(q, k, v, stream=wrong)
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
 def test_plans_go_with_the_cache():
     stof.cache_clear()
     q, k, v = qkv()

@@ -79,7 +79,8 @@ double activate(graph::Activation activation, double x) {
 Reals multiply_matrices(const Reals& x, const Reals& weight) {
   STOF_ASSERT(x.columns == weight.columns);
   Reals y(x.rows, weight.rows);
-#pragma omp parallel for schedule(static)
+  const bool large = x.rows * x.columns * weight.rows > 1 << 20;  // worth waking a team
+#pragma omp parallel for schedule(static) if (large)
   for (std::int64_t r = 0; r < x.rows; ++r)
     for (std::int64_t o = 0; o < weight.rows; ++o) {
       double sum = 0;

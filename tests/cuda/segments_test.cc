@@ -1,0 +1,110 @@
+// What runs fused segments on a GPU, asked without one: families, their order, and their kernels.
+
+#include "backend/cuda/segments/segments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backend/cuda/segments/operands.h"
+#include "jit/nvrtc.h"
+#include "model/bert_graph.h"
+#include "stof/error.h"
+
+namespace stof::cuda {
+namespace {
+
+using fusion::Choice;
+using graph::Graph;
+using testing::HasSubstr;
+
+Device described(int major, int num_sms) {
+  DeviceFacts facts;
+  facts.major = major;
+  facts.num_sms = num_sms;
+  return Device::described(facts);
+}
+
+Graph bert(std::int64_t rows, DType dtype = DType::kBFloat16) {
+  model::BertConfig config;
+  config.hidden_size = 768;
+  config.num_layers = 1;
+  config.num_heads = 12;
+  config.intermediate_size = 3072;
+  config.vocab_size = config.max_positions = config.num_segments = 2;
+  config.layer_norm_eps = 1e-12f;
+  return model::build_bert_graph(config, rows, dtype);
+}
+
+/// Of operators first..last of the layer, without the library, which needs a driver.
+std::vector<Choice> own_candidates(const Graph& graph, int first, int last, const Device& device) {
+  const int begin = graph.layer_range(0).first;
+  return first_candidates(graph, fusion::make_segment(graph, begin + first, begin + last), device,
+                          [](const std::string& family) { return family != "cublaslt"; });
+}
+
+std::string family_of(const Graph& graph, int first, int last, const Device& device) {
+  const std::vector<Choice> all = own_candidates(graph, first, last, device);
+  return all.empty() ? "" : all[0].family;
+}
+
+TEST(CudaSegments, HaveTheFamilyThatRunsThem) {
+  const Graph graph = bert(4096);
+  const Device hopper = described(9, 132), ampere = described(8, 108);
+  EXPECT_EQ(family_of(graph, 0, 1, hopper), "gemm_sm90");   // product, bias
+  EXPECT_EQ(family_of(graph, 3, 5, hopper), "gemm_sm90");   // and residual
+  EXPECT_EQ(family_of(graph, 7, 9, hopper), "gemm_sm90");   // and GELU (erf)
+  EXPECT_EQ(family_of(graph, 7, 9, ampere), "");
+  for (const Device& device : {hopper, ampere}) {
+    EXPECT_EQ(family_of(graph, 2, 2, device), "attention");
+    EXPECT_EQ(family_of(graph, 4, 6, device), "row");
+    EXPECT_EQ(family_of(graph, 8, 9, device), "row");
+  }
+  EXPECT_EQ(family_of(bert(4096, DType::kFloat32), 2, 2, hopper), "");
+  EXPECT_EQ(family_of(bert(4096, DType::kFloat32), 4, 6, hopper), "");
+}
+
+TEST(CudaSegments, CompileTheKernelsThatTheyNameWithoutSpills) {
+  const Device hopper = described(9, 132);
+  for (const std::int64_t rows : {128, 32768}) {
+    const Graph graph = bert(rows);
+    const int begin = graph.layer_range(0).first;
+    for (const auto& [first, last, family] : {std::tuple{3, 5, &kSm90GemmRunners},
+                                              {6, 6, &kRowRunners},
+                                              {4, 6, &kRowRunners}}) {
+      const fusion::Segment segment = fusion::make_segment(graph, begin + first, begin + last);
+      const Choice choice = own_candidates(graph, first, last, hopper).at(0);
+      ASSERT_EQ(choice.family, family->name);
+      EXPECT_EQ(Choice::from_text(choice.text()), choice);
+      const jit::CubinRequest kernel = family->kernel(graph, segment, choice, hopper);
+      EXPECT_EQ(kernel.target, "sm_90a");
+      const auto module =
+          jit::Nvrtc::instance().compile(kernel.name, kernel.source, kernel.target);
+      const jit::ResourceReport report = jit::parse_resources(module.log);
+      EXPECT_GT(report.registers, 0) << kernel.name;
+      EXPECT_EQ(report.spill_bytes, 0) << kernel.name;
+      EXPECT_FALSE(report.wgmma_serialized) << kernel.name;
+    }
+  }
+}
+
+TEST(CudaSegments, RefuseChoicesByName) {
+  const Device hopper = described(9, 132);
+  const Graph graph = bert(128);
+  const fusion::Segment norm = fusion::make_segment(graph, graph.layer_range(0).first + 6,
+                                                    graph.layer_range(0).first + 6);
+  const auto message = [&](const Choice& choice) -> std::string {
+    try {
+      make_runner(graph, norm, choice, {}, hopper);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message({"onednn", {}}), HasSubstr("no such family"));
+  EXPECT_THAT(message({"attention", {}}), HasSubstr("it is no attention"));
+  EXPECT_THAT(message({"gemm_sm90", {}}), HasSubstr("none of the kernels'"));
+  EXPECT_THAT(message({"row", {{"vector", 8}, {"warps", 1}}}), HasSubstr("rows"));
+}
+
+}  // namespace
+}  // namespace stof::cuda

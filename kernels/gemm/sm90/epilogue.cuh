@@ -132,6 +132,7 @@ class GemmEpilogue {
     constexpr int kUses = D::kTileChunks / D::kRing;  // of a buffer in a tile
     const int buffer = place_ % D::kRing;
     ptx::wait(barriers_.residual(warp_, buffer), (count_ * kUses + place_ / D::kRing) & 1);
+    __syncwarp();  // lanes leave the wait one by one; matrices are loaded by all at once
     u32 words[kCount / 2];
 #pragma unroll
     for (int pair = 0; pair < kCount / 8; ++pair)
@@ -145,6 +146,7 @@ class GemmEpilogue {
       ptx::fence_copies();     // every lane has its part before more is copied there
       __syncwarp();
       if (lane_ == 0 && place_ + D::kRing < D::kTileChunks) fetch_residual(place_ + D::kRing);
+      __syncwarp();
     }
   }
 

@@ -50,6 +50,7 @@ class RowNorm {
       const u32 buffer = count & 1;
       tell(buffer);
       ptx::wait_for_cluster(barriers_.hear(warp_, buffer), count >> 1 & 1);
+      __syncwarp();
 #pragma unroll
       for (int slab = 0; slab < D::kSlabs; ++slab)
 #pragma unroll

@@ -50,9 +50,9 @@ std::string family_of(const Graph& graph, int first, int last, const Device& dev
 TEST(CudaSegments, HaveTheFamilyThatRunsThem) {
   const Graph graph = bert(4096);
   const Device hopper = described(9, 132), ampere = described(8, 108);
-  EXPECT_EQ(family_of(graph, 0, 1, hopper), "gemm_sm90");   // product, bias
-  EXPECT_EQ(family_of(graph, 3, 5, hopper), "gemm_sm90");   // and residual
-  EXPECT_EQ(family_of(graph, 7, 9, hopper), "gemm_sm90");   // and GELU (erf)
+  EXPECT_EQ(family_of(graph, 0, 1, hopper), "gemm_sm90");  // product, bias
+  EXPECT_EQ(family_of(graph, 3, 5, hopper), "gemm_sm90");  // and residual
+  EXPECT_EQ(family_of(graph, 7, 9, hopper), "gemm_sm90");  // and GELU (erf)
   EXPECT_EQ(family_of(graph, 7, 9, ampere), "");
   for (const Device& device : {hopper, ampere}) {
     EXPECT_EQ(family_of(graph, 2, 2, device), "attention");
@@ -68,17 +68,15 @@ TEST(CudaSegments, CompileTheKernelsThatTheyNameWithoutSpills) {
   for (const std::int64_t rows : {128, 32768}) {
     const Graph graph = bert(rows);
     const int begin = graph.layer_range(0).first;
-    for (const auto& [first, last, family] : {std::tuple{3, 5, &kSm90GemmRunners},
-                                              {6, 6, &kRowRunners},
-                                              {4, 6, &kRowRunners}}) {
+    for (const auto& [first, last, family] :
+         {std::tuple{3, 5, &kSm90GemmRunners}, {6, 6, &kRowRunners}, {4, 6, &kRowRunners}}) {
       const fusion::Segment segment = fusion::make_segment(graph, begin + first, begin + last);
       const Choice choice = own_candidates(graph, first, last, hopper).at(0);
       ASSERT_EQ(choice.family, family->name);
       EXPECT_EQ(Choice::from_text(choice.text()), choice);
       const jit::CubinRequest kernel = family->kernel(graph, segment, choice, hopper);
       EXPECT_EQ(kernel.target, "sm_90a");
-      const auto module =
-          jit::Nvrtc::instance().compile(kernel.name, kernel.source, kernel.target);
+      const auto module = jit::Nvrtc::instance().compile(kernel.name, kernel.source, kernel.target);
       const jit::ResourceReport report = jit::parse_resources(module.log);
       EXPECT_GT(report.registers, 0) << kernel.name;
       EXPECT_EQ(report.spill_bytes, 0) << kernel.name;
@@ -90,8 +88,8 @@ TEST(CudaSegments, CompileTheKernelsThatTheyNameWithoutSpills) {
 TEST(CudaSegments, RefuseChoicesByName) {
   const Device hopper = described(9, 132);
   const Graph graph = bert(128);
-  const fusion::Segment norm = fusion::make_segment(graph, graph.layer_range(0).first + 6,
-                                                    graph.layer_range(0).first + 6);
+  const fusion::Segment norm =
+      fusion::make_segment(graph, graph.layer_range(0).first + 6, graph.layer_range(0).first + 6);
   const auto message = [&](const Choice& choice) -> std::string {
     try {
       make_runner(graph, norm, choice, {}, hopper);

@@ -1,6 +1,7 @@
 #include "backend/cuda/cublaslt.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
@@ -158,6 +159,8 @@ class CublasLt {
       bind<decltype(read_algorithm)>("cublasLtMatmulAlgoConfigGetAttribute");
   Status (*write_algorithm)(Algorithm*, int, const void*, std::size_t) =
       bind<decltype(write_algorithm)>("cublasLtMatmulAlgoConfigSetAttribute");
+  Status (*init_algorithm)(Handle, int, int, int, int, int, int, int,
+                           Algorithm*) = bind<decltype(init_algorithm)>("cublasLtMatmulAlgoInit");
   Status (*check_algorithm)(Handle, Descriptor, Layout, Layout, Layout, Layout, const Algorithm*,
                             HeuristicResult*) =
       bind<decltype(check_algorithm)>("cublasLtMatmulAlgoCheck");
@@ -264,20 +267,48 @@ struct GemmPlanner::Known {
       if (other == numbers) return;
     algorithms.emplace_back(numbers, algorithm);
   }
+  /// Whether the library runs the algorithm on this shape.
+  bool takes(const Operation& operation, const Algorithm& algorithm) const {
+    HeuristicResult checked{};
+    return cublas->check_algorithm(cublas->handle(), operation.handle(), weight.handle(),
+                                   x.handle(), y.handle(), y.handle(), &algorithm, &checked) == 0 &&
+           checked.state == 0 && checked.workspace_bytes <= GemmPlanner::kWorkspaceBytes;
+  }
+  /// The algorithm of these numbers, as another shape's heuristics gave them; none where it does
+  /// not run this shape.
+  std::optional<Algorithm> of_numbers(const Operation& operation,
+                                      const GemmAlgorithm& numbers) const {
+    const int type = data_type(shape.element);
+    Algorithm algorithm{};
+    if (cublas->init_algorithm(cublas->handle(), kComputeFloat32, kFloat32, type, type, type, type,
+                               numbers.id, &algorithm) != 0)
+      return std::nullopt;
+    for (int i = 1; i < static_cast<int>(std::size(kAttributes)); ++i) {  // 0: the id
+      const std::int32_t value = numbers.*kAttributes[i];
+      std::size_t bytes = 0;
+      const bool known =
+          cublas->read_algorithm(&algorithm, i, nullptr, 0, &bytes) == 0 && bytes <= sizeof value;
+      if (known ? cublas->write_algorithm(&algorithm, i, &value, bytes) != 0 : value != 0)
+        return std::nullopt;
+    }
+    if (!takes(operation, algorithm)) return std::nullopt;
+    return algorithm;
+  }
   /// The algorithm with its sum split, where the library takes that.
   void add_split(const Operation& operation, Algorithm algorithm, std::uint32_t parts) {
     const std::uint32_t reduction = kReductionInFloat32;
-    HeuristicResult checked{};
     if (cublas->write_algorithm(&algorithm, kSplitK, &parts, sizeof parts) == 0 &&
         cublas->write_algorithm(&algorithm, kReduction, &reduction, sizeof reduction) == 0 &&
-        cublas->check_algorithm(cublas->handle(), operation.handle(), weight.handle(), x.handle(),
-                                y.handle(), y.handle(), &algorithm, &checked) == 0 &&
-        checked.state == 0 && checked.workspace_bytes <= GemmPlanner::kWorkspaceBytes)
+        takes(operation, algorithm))
       add(algorithm);
   }
 };
 
 struct Gemm::Impl {
+  Impl(std::shared_ptr<const GemmPlanner::Known> k, const Algorithm& a, const CublasLt& library,
+       const GemmShape& shape, CUdeviceptr bias)
+      : known(std::move(k)), algorithm(a), operation(library, shape, bias) {}
+
   std::shared_ptr<const GemmPlanner::Known> known;
   Algorithm algorithm;
   Operation operation;
@@ -362,11 +393,17 @@ std::vector<GemmAlgorithm> GemmPlanner::algorithms(const GemmShape& shape) {
 Gemm GemmPlanner::plan(const GemmShape& shape, const GemmAlgorithm& algorithm, CUdeviceptr bias) {
   STOF_ASSERT((bias != 0) == (shape.epilogue != Epilogue::kNone));
   const std::shared_ptr<const Known> all = known(shape);
+  auto impl = std::make_unique<Gemm::Impl>(all, Algorithm{}, *library_, shape, bias);
   for (const auto& [numbers, found] : all->algorithms)
-    if (numbers == algorithm)
-      return Gemm(
-          std::unique_ptr<Gemm::Impl>(new Gemm::Impl{all, found, {*library_, shape, bias}}));
-  throw_error(ErrorCode::kUnsupported, "{}: {} does not offer algorithm {} with tile {} for it",
+    if (numbers == algorithm) {
+      impl->algorithm = found;
+      return Gemm(std::move(impl));
+    }
+  if (const auto made = all->of_numbers(impl->operation, algorithm)) {
+    impl->algorithm = *made;
+    return Gemm(std::move(impl));
+  }
+  throw_error(ErrorCode::kUnsupported, "{}: {} does not run it by algorithm {} with tile {}",
               shape.describe(), library_->describe(), algorithm.id, algorithm.tile);
 }
 

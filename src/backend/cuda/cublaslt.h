@@ -81,7 +81,8 @@ class GemmPlanner {
   std::vector<GemmAlgorithm> algorithms(const GemmShape& shape);
 
   /// `bias`: elements [out] in device memory; 0 exactly with Epilogue::kNone. Throws Unsupported
-  /// naming the shape where the algorithm is none of algorithms().
+  /// naming the shape where the library does not run it by that algorithm, which may be one of
+  /// another shape's algorithms().
   Gemm plan(const GemmShape& shape, const GemmAlgorithm& algorithm, CUdeviceptr bias);
 
   /// What every run() of this planner's products needs.

@@ -14,7 +14,7 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct BenchOptions {
   std::string suite = "attention";
   BenchSettings settings;
   bool json = false;
@@ -25,7 +25,7 @@ std::string format_detail(const nlohmann::ordered_json& value) {
                                  : human_count(value.get<std::int64_t>());
 }
 
-void print_json_line(const BenchResult& result) {
+void print_result_line(const BenchResult& result) {
   nlohmann::ordered_json json = {{"suite", result.suite},
                                  {"case", result.name},
                                  {"median_seconds", result.timing.median},
@@ -48,12 +48,12 @@ void print_table(const std::vector<BenchResult>& results) {
   write_output(format_table(rows));
 }
 
-void run(const Options& options, const Program& program) {
+void run_bench(const BenchOptions& options, const Program& program) {
   std::vector<BenchResult> results;
   ProgressBar bar("bench " + options.suite, 100, program.quiet);
   const BenchSink sink = [&](const BenchResult& result, std::int64_t done, std::int64_t all) {
     if (options.json)
-      print_json_line(result);
+      print_result_line(result);
     else
       results.push_back(result);
     bar.update(100 * done / all);
@@ -70,7 +70,7 @@ void run(const Options& options, const Program& program) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, const Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   options->settings.model = default_model_folder();
   CLI::App& bench = *app.add_subcommand("bench", "Time masks, attention or a model, quickly");
   bench.fallthrough();
@@ -86,7 +86,7 @@ void add_bench_command(CLI::App& app, const Program& program) {
   bench.add_flag("--json", options->json, "One JSON object per case and line");
   bench.footer(examples({"stof bench attention --seq 4096", "stof bench mask --seq 131072",
                          "stof bench model --json"}));
-  bench.callback([options, &program] { run(*options, program); });
+  bench.callback([options, &program] { run_bench(*options, program); });
 }
 
 }  // namespace stof::cli

@@ -14,13 +14,13 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct CalibrateOptions {
   std::vector<std::int64_t> head_dims = {64, 128};
   std::string output;
   bool json = false;
 };
 
-void calibrate(const Options& options, const Program& program) {
+void calibrate(const CalibrateOptions& options, const Program& program) {
   if (!options.output.empty()) require_writable("--output", options.output);
   const cuda::Device device = cuda::Device::open();
   std::unique_ptr<ProgressBar> bar;
@@ -52,7 +52,7 @@ void calibrate(const Options& options, const Program& program) {
 }  // namespace
 
 void add_calibrate_command(CLI::App& app, const Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CalibrateOptions>();
   CLI::App& command = *app.add_subcommand(
       "calibrate", "Measure attention kernels on this GPU, so that plans pick well on it");
   command.fallthrough();

@@ -20,7 +20,7 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct DemoOptions {
   std::string model = default_model_folder();
   std::string document = "/usr/share/common-licenses/GPL-3";
   std::string out = "demo-out";
@@ -42,12 +42,12 @@ std::vector<DemoMask> demo_masks() {
           {"bigbird", "bigbird(block=32, window_blocks=1, global_blocks=1, random_count=1)"}};
 }
 
-std::string picture_path(const Options& options, const DemoMask& entry) {
+std::string picture_path(const DemoOptions& options, const DemoMask& entry) {
   return options.out + "/" + entry.name + ".png";
 }
 
 /// Before any long work: the folder exists and every picture can be written.
-void prepare_output(const Options& options) {
+void prepare_output(const DemoOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
   STOF_CHECK(!error, kIo, "--out: {}: cannot be created: {}", options.out, error.message());
@@ -55,7 +55,7 @@ void prepare_output(const Options& options) {
     require_writable("--out", picture_path(options, entry));
 }
 
-void show_sentences(const TextEncoder& encoder, const Options& options) {
+void show_sentences(const TextEncoder& encoder, const DemoOptions& options) {
   EncodeOptions encode;
   encode.num_threads = options.threads;
   EncodeTiming timing;
@@ -88,7 +88,7 @@ double mean_cosine(const Tensor& a, const Tensor& b) {
   return sum / static_cast<double>(a.shape()[0]);
 }
 
-std::string read_option_document(const Options& options) {
+std::string read_option_document(const DemoOptions& options) {
   try {
     return read_document(options.document);
   } catch (const Error& error) {
@@ -96,7 +96,7 @@ std::string read_option_document(const Options& options) {
   }
 }
 
-void show_document(const TextEncoder& encoder, const Options& options, const Program& program) {
+void show_document(const TextEncoder& encoder, const DemoOptions& options, const Program& program) {
   const std::int64_t max_tokens = options.piece_tokens;
   const std::vector<std::string> pieces =
       split_document(encoder, read_option_document(options), max_tokens);
@@ -144,7 +144,7 @@ void show_document(const TextEncoder& encoder, const Options& options, const Pro
       format_table(rows), encoder.num_heads());
 }
 
-void draw_masks(const Options& options) {
+void draw_masks(const DemoOptions& options) {
   print_out("3. Pictures: pairs on the left, tiles on the right\n\n");
   for (const DemoMask& entry : demo_masks()) {
     const mask::ScoreShape shape{1, 1, options.piece_tokens, options.piece_tokens};
@@ -160,7 +160,7 @@ void draw_masks(const Options& options) {
   }
 }
 
-void run(const Options& options, const Program& program) {
+void run_demo(const DemoOptions& options, const Program& program) {
   prepare_output(options);
   const TextEncoder encoder = load_encoder(options.model);
   print_out("{}\n\n", encoder.describe());
@@ -180,7 +180,7 @@ void run(const Options& options, const Program& program) {
 }  // namespace
 
 void add_demo_command(CLI::App& app, const Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DemoOptions>();
   CLI::App& demo = *app.add_subcommand("demo", "Show what stof does, on real text");
   demo.fallthrough();
   demo.add_option("--document", options->document, "Long UTF-8 text")->capture_default_str();
@@ -192,7 +192,7 @@ void add_demo_command(CLI::App& app, const Program& program) {
   demo.add_option("--threads", options->threads, "Threads (default: all cores)")
       ->transform(whole_number(1, 1024));
   demo.footer(examples({"stof demo", "stof demo --document README.md --out pictures"}));
-  demo.callback([options, &program] { run(*options, program); });
+  demo.callback([options, &program] { run_demo(*options, program); });
 }
 
 }  // namespace stof::cli

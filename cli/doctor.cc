@@ -15,7 +15,7 @@
 namespace stof::cli {
 namespace {
 
-void print_text(const SystemInfo& info, const ModelFolderState& model) {
+void print_findings(const SystemInfo& info, const ModelFolderState& model) {
   const CpuInfo& cpu = info.cpu;
   std::vector<std::string> libraries;
   for (const LibraryInfo& library : info.libraries)
@@ -35,7 +35,7 @@ void print_text(const SystemInfo& info, const ModelFolderState& model) {
   print_out("model      {}: {}\n", model.folder, model.problem.empty() ? "ready" : model.problem);
 }
 
-void print_json(const SystemInfo& info, const ModelFolderState& model) {
+void print_findings_json(const SystemInfo& info, const ModelFolderState& model) {
   auto json = nlohmann::ordered_json::parse(info.to_json());
   json["gpu"] = nlohmann::ordered_json::parse(gpu_info().to_json());
   json["model"] = {
@@ -55,9 +55,9 @@ void add_doctor_command(CLI::App& app, const Program&) {
     const SystemInfo info = system_info();
     const ModelFolderState model = inspect_model_folder(default_model_folder());
     if (*json)
-      print_json(info, model);
+      print_findings_json(info, model);
     else
-      print_text(info, model);
+      print_findings(info, model);
   });
 }
 

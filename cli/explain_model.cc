@@ -14,14 +14,14 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct ModelOptions {
   ModelArguments model;
   bool untuned = false;
   bool json = false;
   std::string html, trace;
 };
 
-void explain_model(const Options& options) {
+void explain_model(const ModelOptions& options) {
   if (!options.html.empty()) require_writable("--html", options.html);
   if (!options.trace.empty()) require_writable("--trace", options.trace);
   const tune::TuningProblem problem = load_problem(options.model);
@@ -38,7 +38,7 @@ void explain_model(const Options& options) {
 }  // namespace
 
 void add_explain_model_options(CLI::App& explain, const Program&) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ModelOptions>();
   add_model_arguments(explain, options->model);
   explain.get_option("MODEL")->required(false);  // explain attention has none
   explain.add_flag("--untuned", options->untuned, "What would run without tuning");

@@ -14,7 +14,7 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct ConvertOptions {
   MaskArguments mask;
   std::string to;
   std::string out;
@@ -27,14 +27,14 @@ mask::Mask expression_of(const MaskArguments& arguments) {
   return mask::dense(array.view());
 }
 
-void write_text(const Options& options, const std::string& text) {
+void write_text(const ConvertOptions& options, const std::string& text) {
   if (options.out.empty())
     print_out("{}\n", text);
   else
     write_file(options.out, text + "\n");
 }
 
-void run(const Options& options) {
+void run_convert(const ConvertOptions& options) {
   const bool is_text = options.to == "text" || options.to == "json";
   STOF_CHECK(is_text || !options.out.empty(), kInvalidArgument,
              "--out: expected a file name, got none; --to {} is binary and needs one", options.to);
@@ -49,7 +49,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_mask_convert_command(CLI::App& mask, const Program&) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConvertOptions>();
   CLI::App& convert = *mask.add_subcommand("convert", "Write a mask in another form");
   convert.fallthrough();
   add_mask_arguments(convert, options->mask);
@@ -63,7 +63,7 @@ void add_mask_convert_command(CLI::App& mask, const Program&) {
       examples({"stof mask convert \"window(256,0) & causal\" --to text",
                 "stof mask convert \"bigbird()\" --to json --out bigbird.json",
                 "stof mask convert bigbird.json --seq 4096 --to block --out bigbird.safetensors"}));
-  convert.callback([options] { run(*options); });
+  convert.callback([options] { run_convert(*options); });
 }
 
 }  // namespace stof::cli

@@ -14,7 +14,7 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct DrawOptions {
   MaskArguments mask;
   std::string out, tiles;
   std::int64_t head = 0, batch_index = 0;
@@ -23,13 +23,13 @@ struct Options {
 };
 
 /// draw_elements wants an expression; a stored block mask becomes an array first.
-mask::Mask expression_of(const MaskSource& source) {
+mask::Mask drawn_expression(const MaskSource& source) {
   if (source.expression) return *source.expression;
   const Tensor array = to_dense(source);
   return mask::dense(array.view());
 }
 
-void run(const Options& options) {
+void run_draw(const DrawOptions& options) {
   STOF_CHECK(options.out != options.tiles, kInvalidArgument,
              "--tiles: expected another file than --out, got {}", options.tiles);
   require_writable("--out", options.out);
@@ -41,7 +41,7 @@ void run(const Options& options) {
   draw.max_pixels = options.pixels;
   draw.title = options.title;
   const mask::Image elements =
-      mask::draw_elements(expression_of(source), source.shape, source.alignment, draw);
+      mask::draw_elements(drawn_expression(source), source.shape, source.alignment, draw);
   mask::save_png(elements, options.out);
   print_out("wrote {} ({} x {} pixels)\n", options.out, elements.width, elements.height);
   if (options.tiles.empty()) return;
@@ -53,7 +53,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_mask_draw_command(CLI::App& mask, const Program&) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DrawOptions>();
   CLI::App& draw = *mask.add_subcommand("draw", "Draw a mask as PNG");
   draw.fallthrough();
   add_mask_arguments(draw, options->mask);
@@ -69,7 +69,7 @@ void add_mask_draw_command(CLI::App& mask, const Program&) {
   draw.footer(examples({"stof mask draw \"bigbird()\" --seq 2048 --out bigbird.png",
                         "stof mask draw \"causal & window(256,0)\" --seq 4096 --out pairs.png "
                         "--tiles tiles.png"}));
-  draw.callback([options] { run(*options); });
+  draw.callback([options] { run_draw(*options); });
 }
 
 }  // namespace stof::cli

@@ -21,7 +21,7 @@ namespace {
 /// Up to this many tokens a drawing shows every pair; above, this many cells a side.
 constexpr std::int64_t kCells = 64;
 
-struct Options {
+struct ShowOptions {
   MaskArguments mask;
   std::optional<std::int64_t> row;
   std::int64_t head = 0, batch_index = 0;
@@ -34,7 +34,7 @@ std::int64_t cell_size(const mask::ScoreShape& shape) {
 }
 
 /// One line per cell row: its first query, then a character per cell.
-std::string drawing(const MaskSource& source, const Options& options) {
+std::string drawing(const MaskSource& source, const ShowOptions& options) {
   const mask::ScoreShape& shape = source.shape;
   const std::int64_t cell = cell_size(shape);
   const std::size_t label_width = std::to_string(shape.seq_q - 1).size();
@@ -61,7 +61,7 @@ void require_index(const char* option, std::int64_t value, std::int64_t extent) 
              value);
 }
 
-void print_row(const MaskSource& source, const Options& options) {
+void print_row(const MaskSource& source, const ShowOptions& options) {
   const KeyRanges ranges = visible_ranges(source, options.batch_index, options.head, *options.row);
   std::int64_t count = 0;
   for (const auto& [begin, end] : ranges) count += end - begin;
@@ -76,7 +76,7 @@ void print_row(const MaskSource& source, const Options& options) {
   print_out("{}\n", json.dump());
 }
 
-void print_drawing(const MaskSource& source, const Options& options) {
+void print_drawing(const MaskSource& source, const ShowOptions& options) {
   const std::int64_t cell = cell_size(source.shape);
   const std::string text = drawing(source, options);
   if (options.json) {
@@ -95,7 +95,7 @@ void print_drawing(const MaskSource& source, const Options& options) {
             cell == 1 ? "" : fmt::format(", + some; a cell is {} x {} tokens", cell, cell), text);
 }
 
-void run(const Options& options) {
+void run_show(const ShowOptions& options) {
   const MaskSource source = load_mask_source(options.mask);
   require_index("--batch-index", options.batch_index, source.shape.batch);
   require_index("--head", options.head, source.shape.num_heads);
@@ -107,7 +107,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_mask_show_command(CLI::App& mask, const Program&) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowOptions>();
   CLI::App& show = *mask.add_subcommand("show", "Print what queries see, in characters");
   show.fallthrough();
   add_mask_arguments(show, options->mask);
@@ -120,7 +120,7 @@ void add_mask_show_command(CLI::App& mask, const Program&) {
   show.footer(examples({"stof mask show \"causal & window(3,0)\" --seq 16",
                         "stof mask show \"causal & window(3,0)\" --seq 16 --row 9",
                         "stof mask show \"bigbird()\" --seq 4096"}));
-  show.callback([options] { run(*options); });
+  show.callback([options] { run_show(*options); });
 }
 
 }  // namespace stof::cli

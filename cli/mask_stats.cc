@@ -14,7 +14,7 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct StatsOptions {
   MaskArguments mask;
   bool json = false;
 };
@@ -74,7 +74,7 @@ void print_text(const MaskSource& source, const Measured& measured) {
 }  // namespace
 
 void add_mask_stats_command(CLI::App& mask, const Program&) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StatsOptions>();
   CLI::App& stats = *mask.add_subcommand("stats", "Count pairs and tiles");
   stats.fallthrough();
   add_mask_arguments(stats, options->mask);

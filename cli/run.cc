@@ -18,7 +18,7 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::vector<std::string> texts;
   std::string file;
   std::string model = default_model_folder();
@@ -35,7 +35,7 @@ struct Options {
 };
 
 /// Refuses what has no meaning beside --prompt: options are honoured or refused.
-void continue_prompt(Options& options, const CLI::App& command, const Program& program) {
+void continue_prompt(RunOptions& options, const CLI::App& command, const Program& program) {
   for (const char* name : {"TEXT", "--file", "--task", "--batch", "--output"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --prompt",
                name);
@@ -52,7 +52,7 @@ void continue_prompt(Options& options, const CLI::App& command, const Program& p
   generate_text(generate, program);
 }
 
-LoadOptions load_options(const Options& options) {
+LoadOptions load_options(const RunOptions& options) {
   LoadOptions load;
   load.place = options.device == "cuda"  ? Place::kCuda
                : options.device == "cpu" ? Place::kCpu
@@ -66,7 +66,7 @@ LoadOptions load_options(const Options& options) {
 }
 
 /// Says where it computes when that is not the plain case: the CPU where there is no GPU.
-void report_place(const Options& options, const Program& program, const TextEncoder& encoder) {
+void report_place(const RunOptions& options, const Program& program, const TextEncoder& encoder) {
   if (options.device != "auto" || program.quiet) return;
   if (!encoder.place_note().empty())
     write_note(fmt::format("computing on the {}; not on the GPU: {}", encoder.place(),
@@ -75,7 +75,7 @@ void report_place(const Options& options, const Program& program, const TextEnco
     write_note("computing on the " + encoder.place());
 }
 
-EncodeOptions encode_options(const Options& options, ProgressBar& bar) {
+EncodeOptions encode_options(const RunOptions& options, ProgressBar& bar) {
   EncodeOptions encode;
   encode.mask = mask::parse(options.mask);
   encode.max_tokens = options.max_tokens;
@@ -98,7 +98,7 @@ Tensor concatenated(const std::vector<Tensor>& states, std::int64_t hidden) {
   return all;
 }
 
-void run(Options& options, const CLI::App& command, const Program& program) {
+void run_texts(RunOptions& options, const CLI::App& command, const Program& program) {
   if (command.count("--prompt") > 0) {
     continue_prompt(options, command, program);
     return;
@@ -134,7 +134,7 @@ void run(Options& options, const CLI::App& command, const Program& program) {
 }  // namespace
 
 void add_run_command(CLI::App& app, const Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   CLI::App& run_command =
       *app.add_subcommand("run", "Embed texts with BERT or continue a prompt with LLaMA");
   run_command.fallthrough();
@@ -200,7 +200,8 @@ void add_run_command(CLI::App& app, const Program& program) {
                 "stof run --prompt \"Once upon a time\" --max-tokens 60",
                 "stof run --chat --prompt \"What is a hash table?\" --temperature 0.7 --seed 1",
                 "stof run \"a long text\" --mask \"window(32,32) | global(1,1)\" --task tokens"}));
-  run_command.callback([options, &run_command, &program] { run(*options, run_command, program); });
+  run_command.callback(
+      [options, &run_command, &program] { run_texts(*options, run_command, program); });
 }
 
 }  // namespace stof::cli

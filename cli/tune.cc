@@ -22,7 +22,7 @@
 namespace stof::cli {
 namespace {
 
-struct Options {
+struct TuneOptions {
   ModelArguments model;
   std::string budget = "30s";
   bool json = false;
@@ -62,7 +62,7 @@ std::string progress_line(const tune::Progress& progress) {
 }
 
 /// This program once more, as the process that measures.
-std::vector<std::string> worker_command(const Options& options) {
+std::vector<std::string> worker_command(const TuneOptions& options) {
   const ModelArguments& model = options.model;
   std::vector<std::string> command = {"/proc/self/exe", "tune",    "--worker", "--shape",
                                       model.shape,      "--mask",  model.mask, "--device",
@@ -108,7 +108,7 @@ void print_text(const tune::TuneResult& result, const tune::Database& database) 
             result.scheme.hex(), database.folder());
 }
 
-void tune_model(const Options& options, const Program& program) {
+void tune_model(const TuneOptions& options, const Program& program) {
   tune::TuneOptions tuning;
   tuning.budget_seconds = parse_budget(options.budget);
   const tune::TuningProblem problem = load_problem(options.model);
@@ -128,7 +128,7 @@ void tune_model(const Options& options, const Program& program) {
     print_text(result, database);
 }
 
-void run(const Options& options, const Program& program) {
+void run(const TuneOptions& options, const Program& program) {
   if (!options.worker) return tune_model(options, program);
   tune::serve(
       [&] {
@@ -141,7 +141,7 @@ void run(const Options& options, const Program& program) {
 }  // namespace
 
 void add_tune_command(CLI::App& app, const Program& program) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TuneOptions>();
   CLI::App& command = *app.add_subcommand(
       "tune", "Search the fastest way to run a model here, and keep it for stof run --tune");
   command.fallthrough();

@@ -11,6 +11,7 @@ option(STOF_BUILD_BENCH "Build the benchmarks" OFF)
 option(STOF_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(STOF_PACK_CUBINS "Compile the common GPU kernels now and put them into the library (needs NVRTC)" OFF)
 set(STOF_PACK_TARGETS sm_90a CACHE STRING "What STOF_PACK_CUBINS compiles for")
+option(STOF_UNITY "Compile the sources of the folders in cmake/unity_folders.txt as one" OFF)
 set(STOF_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -30,10 +31,43 @@ endif()
 # Linked by every target of ours; never exported.
 add_library(stof_flags INTERFACE)
 # -Wpass-failed: clang reports "omp simd" loops that it leaves scalar under sanitizers.
-target_compile_options(stof_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+# Two warnings ask which file a name is from: builds of single files give them.
+target_compile_options(stof_flags INTERFACE -Wall -Wextra -Wpedantic
+  $<$<NOT:$<BOOL:${STOF_UNITY}>>:-Wshadow> -Wnon-virtual-dtor
+  $<$<AND:$<BOOL:${STOF_UNITY}>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>
   $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-pass-failed>
   $<$<BOOL:${STOF_DEVELOPER}>:-Werror>)
 if(STOF_SANITIZE)
   add_compile_options(-fsanitize=${STOF_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${STOF_SANITIZE})
 endif()
+
+# Of what is built around the library, which alone must be fast: half the time to build it.
+if(STOF_SANITIZE)
+  set(STOF_QUICK_TO_BUILD -O0)
+else()
+  set(STOF_QUICK_TO_BUILD $<$<CONFIG:Release>:-O1>)
+endif()
+
+# Compiles TARGET's sources of the folders in unity_folders.txt in groups where STOF_UNITY asks for it: headers
+# are read, and templates made, once a group. Sources with options of their own stay alone.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/unity_folders.txt STOF_UNITY_FOLDERS REGEX "^[a-z]")
+function(stof_unity target)
+  if(NOT STOF_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(folder ${STOF_UNITY_FOLDERS})
+    string(MAKE_C_IDENTIFIER ${folder} name)
+    set(count 0)
+    foreach(source ${sources})
+      cmake_path(GET source PARENT_PATH source_folder)
+      if(source_folder STREQUAL "${PROJECT_SOURCE_DIR}/${folder}")
+        math(EXPR group "${count} / 12")
+        math(EXPR count "${count} + 1")
+        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${group})
+      endif()
+    endforeach()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()

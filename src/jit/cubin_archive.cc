@@ -9,15 +9,15 @@
 namespace stof::jit {
 namespace {
 
-constexpr char kMagic[8] = {'s', 't', 'o', 'f', 'p', 'a', 'k', '1'};
+constexpr char kArchiveMagic[8] = {'s', 't', 'o', 'f', 'p', 'a', 'k', '1'};
 
-struct Header {
+struct ArchiveHeader {
   char magic[8];
   std::uint64_t num_entries;
   std::uint64_t body_bytes;
   std::uint64_t checksum[2];  // of the body
 };
-static_assert(sizeof(Header) == 40);
+static_assert(sizeof(ArchiveHeader) == 40);
 
 }  // namespace
 
@@ -27,15 +27,15 @@ std::string make_archive(std::vector<CubinEntry> entries) {
   std::string body;
   for (const CubinEntry& entry : entries) body += entry.serialize();
   const Fingerprint sum = fingerprint_of(body);
-  Header header{{}, entries.size(), body.size(), {sum.high, sum.low}};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  ArchiveHeader header{{}, entries.size(), body.size(), {sum.high, sum.low}};
+  std::memcpy(header.magic, kArchiveMagic, sizeof kArchiveMagic);
   return std::string(reinterpret_cast<const char*>(&header), sizeof header) + body;
 }
 
 std::vector<CubinEntry> parse_archive(std::string_view bytes, const std::string& name) {
-  Header header;
-  STOF_CHECK(bytes.size() >= sizeof header && std::memcmp(bytes.data(), kMagic, 8) == 0, kCorrupt,
-             "{}: expected a file made by stof cache export, got something else", name);
+  ArchiveHeader header;
+  STOF_CHECK(bytes.size() >= sizeof header && std::memcmp(bytes.data(), kArchiveMagic, 8) == 0,
+             kCorrupt, "{}: expected a file made by stof cache export, got something else", name);
   std::memcpy(&header, bytes.data(), sizeof header);
   std::string_view body = bytes.substr(sizeof header);
   STOF_CHECK(

@@ -7,16 +7,16 @@
 namespace stof::jit {
 namespace {
 
-constexpr char kMagic[8] = {'s', 't', 'o', 'f', 'c', 'u', 'b', '2'};
+constexpr char kEntryMagic[8] = {'s', 't', 'o', 'f', 'c', 'u', 'b', '2'};
 
 /// Fixed part of an entry; compiler version, kernel name and cubin follow.
-struct Header {
+struct EntryHeader {
   char magic[8];
   std::uint64_t content[2];
   std::uint64_t version_bytes, name_bytes, cubin_bytes;
   std::uint64_t checksum[2];  // of everything but magic and checksum
 };
-static_assert(sizeof(Header) == 64);
+static_assert(sizeof(EntryHeader) == 64);
 
 Fingerprint checksum_of(const CubinEntry& entry) {
   return Hasher()
@@ -41,18 +41,19 @@ std::string CubinEntry::file_name() const {
 
 std::string CubinEntry::serialize() const {
   const Fingerprint sum = checksum_of(*this);
-  Header header{{},           {content.high, content.low}, compiler_version.size(), name.size(),
-                cubin.size(), {sum.high, sum.low}};
-  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  EntryHeader header{
+      {},           {content.high, content.low}, compiler_version.size(), name.size(),
+      cubin.size(), {sum.high, sum.low}};
+  std::memcpy(header.magic, kEntryMagic, sizeof kEntryMagic);
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   return bytes.append(compiler_version).append(name).append(cubin);
 }
 
 std::optional<CubinEntry> take_entry(std::string_view* bytes) {
-  Header header;
+  EntryHeader header;
   if (bytes->size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes->data(), sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return std::nullopt;
+  if (std::memcmp(header.magic, kEntryMagic, sizeof kEntryMagic) != 0) return std::nullopt;
   std::string_view rest = bytes->substr(sizeof header);
   const auto take = [&rest](std::uint64_t size) -> std::optional<std::string> {
     if (size > rest.size()) return std::nullopt;

@@ -8,9 +8,9 @@
 namespace stof::mask {
 namespace {
 
-using Args = std::vector<std::pair<std::string, FormValue>>;
+using FormArguments = std::vector<std::pair<std::string, FormValue>>;
 
-Form make_form(std::string_view name, Args args = {}, std::vector<Form> children = {}) {
+Form make_form(std::string_view name, FormArguments args = {}, std::vector<Form> children = {}) {
   Form form;
   form.function = find_function(name);
   STOF_ASSERT(form.function != nullptr);
@@ -51,7 +51,7 @@ Form form_of(const Spec& spec) {
     return make_form("intervals", {{"begin", split(std::get<IntList>(spec.args[1].second), lists)},
                                    {"end", split(std::get<IntList>(spec.args[2].second), lists)}});
   }
-  Args args;
+  FormArguments args;
   for (const auto& [name, value] : spec.args) args.emplace_back(name, to_form_value(value));
   if (spec.name == "dense") {
     args[0].first = "bits";

@@ -30,7 +30,7 @@ struct Path {
   throw_error(code, "{}: {}", path.to_string(), message);
 }
 
-std::string describe(const Json& value) {
+std::string describe_json(const Json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return "a list";
   if (value.is_string()) return quote_text(value.get_ref<const std::string&>(), 40);
@@ -111,13 +111,13 @@ std::variant<Mask, CallFault> build(const Function& function,
 
 Mask read_mask(const Json& value, const Path& path) {
   if (!value.is_object()) {
-    fail(path,
-         fmt::format("expected a mask such as {{\"op\": \"causal\"}}, got {}", describe(value)));
+    fail(path, fmt::format("expected a mask such as {{\"op\": \"causal\"}}, got {}",
+                           describe_json(value)));
   }
   const auto op = value.find("op");
   if (op == value.end()) fail(path, "expected a field \"op\" with the mask's name, got none");
   if (!op->is_string()) {
-    fail({&path, "op"}, fmt::format("expected the name of a mask, got {}", describe(*op)));
+    fail({&path, "op"}, fmt::format("expected the name of a mask, got {}", describe_json(*op)));
   }
   const auto& name = op->get_ref<const std::string&>();
   const Function* function = find_function(name);
@@ -133,7 +133,8 @@ Mask read_mask(const Json& value, const Path& path) {
 Arguments read_arguments(const Function& function, std::string_view json) {
   const Json object = parse_json(json, "mask", kMaxSyntaxDepth);
   const Path root;
-  if (!object.is_object()) fail(root, fmt::format("expected an object, got {}", describe(object)));
+  if (!object.is_object())
+    fail(root, fmt::format("expected an object, got {}", describe_json(object)));
   if (object.contains("op")) fail(root, unknown_param_message(function, "op"));
   const std::vector<GivenArgument> given = read_fields(function, object, root);
   auto converted = convert_arguments(function, given, std::nullopt);

@@ -9,10 +9,10 @@ namespace stof::mask {
 namespace {
 
 // Keeps the order in which fields are written.
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json to_json_value(const Form& form) {
-  Json object;
+OrderedJson to_json_value(const Form& form) {
+  OrderedJson object;
   object["op"] = form.function->name;
   for (const auto& [name, value] : form.args) {
     if (const auto* array = std::get_if<std::shared_ptr<const BitArray>>(&value)) {
@@ -21,8 +21,8 @@ Json to_json_value(const Form& form) {
     } else if (const auto* rows = std::get_if<std::shared_ptr<const BlockRows>>(&value)) {
       object[name] = **rows;
     } else if (const auto* tables = std::get_if<IntTables>(&value)) {
-      Json& names = object["names"] = Json::array();
-      Json shapes = Json::array(), values = Json::array();
+      OrderedJson& names = object["names"] = OrderedJson::array();
+      OrderedJson shapes = OrderedJson::array(), values = OrderedJson::array();
       for (const auto& table : *tables) {
         names.push_back(table->name());
         shapes.push_back(IntList(table->shape().begin(), table->shape().end()));
@@ -35,7 +35,7 @@ Json to_json_value(const Form& form) {
     } else {
       std::visit(
           [&, key = name](const auto& x) {
-            if constexpr (requires { Json(x); }) object[key] = x;
+            if constexpr (requires { OrderedJson(x); }) object[key] = x;
           },
           value);
     }
@@ -45,7 +45,7 @@ Json to_json_value(const Form& form) {
     object["of"] = to_json_value(form.children.front());
     return object;
   }
-  Json& list = object["of"] = Json::array();
+  OrderedJson& list = object["of"] = OrderedJson::array();
   for (const Form& child : form.children) list.push_back(to_json_value(child));
   return object;
 }

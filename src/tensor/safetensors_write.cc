@@ -30,12 +30,12 @@ void check_text(const std::string& text, std::string_view what) {
 
 /// Header with its length in front, padded with spaces to a multiple of 8.
 std::string make_prefix(const std::vector<const NamedTensor*>& order, const Metadata& metadata) {
-  using Json = nlohmann::ordered_json;
+  using OrderedJson = nlohmann::ordered_json;
   // Entries are joined here because an ordered_json object would search all earlier keys for each.
   std::string text = "{";
-  const auto add_entry = [&](std::string_view key, const Json& value) {
+  const auto add_entry = [&](std::string_view key, const OrderedJson& value) {
     if (text.size() > 1) text += ',';
-    text.append(Json(key).dump()).append(":").append(value.dump());
+    text.append(OrderedJson(key).dump()).append(":").append(value.dump());
   };
   for (const auto& [key, value] : metadata) {
     check_text(key, "metadata key");

@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::vector<float> random_values(std::size_t size, unsigned seed, float scale = 1,
+std::vector<float> random_floats(std::size_t size, unsigned seed, float scale = 1,
                                  float shift = 0) {
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal(shift, scale);
@@ -38,8 +38,8 @@ TEST(LayerNorm, EqualsTheDefinitionForEveryWidthScaleAndEpsilon) {
   for (const std::size_t width : {1u, 3u, 8u, 24u, 384u})
     for (const float scale : {1e-3f, 1.f, 6e4f})           // Case 32: large activations stay exact
       for (const float epsilon : {1e-12f, 1e-5f, 0.1f}) {  // Case 30: epsilon is not a constant
-        const auto gamma = random_values(width, 1), beta = random_values(width, 2);
-        std::vector<float> x = random_values(5 * width, 3, scale, scale);
+        const auto gamma = random_floats(width, 1), beta = random_floats(width, 2);
+        std::vector<float> x = random_floats(5 * width, 3, scale, scale);
         const std::vector<float> before = x;
         LayerNorm{gamma.data(), beta.data(), static_cast<std::int64_t>(width), epsilon}.rows(
             x.data(), 5);
@@ -56,9 +56,9 @@ TEST(LayerNorm, EqualsTheDefinitionForEveryWidthScaleAndEpsilon) {
 
 TEST(Embedding, SumsTheThreeTablesAndNormalises) {
   constexpr std::size_t kWidth = 12;
-  const auto words = random_values(7 * kWidth, 1), positions = random_values(5 * kWidth, 2),
-             segment = random_values(kWidth, 3), gamma = random_values(kWidth, 4),
-             beta = random_values(kWidth, 5);
+  const auto words = random_floats(7 * kWidth, 1), positions = random_floats(5 * kWidth, 2),
+             segment = random_floats(kWidth, 3), gamma = random_floats(kWidth, 4),
+             beta = random_floats(kWidth, 5);
   const EmbeddingTables tables{words.data(), positions.data(), segment.data(),
                                LayerNorm{gamma.data(), beta.data(), kWidth, 1e-6f}};
   const std::vector<std::int32_t> ids = {6, 0, 3, 3}, places = {0, 1, 4, 0};

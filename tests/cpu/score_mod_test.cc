@@ -16,7 +16,7 @@ namespace stof::cpu {
 namespace {
 
 using testing::HasSubstr;
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 AttentionProblem small_problem() {
   AttentionProblem p;
@@ -97,10 +97,10 @@ TEST(ScoreMod, IsTheFunctionThatItsTextSays) {
   set_score_mod(&p, 7);
   Operands documents(p, 6);  // backwards
   const TensorView doc = documents.score_tables[0].view();
-  expect_function(p, documents,
-                  [&](double s, std::int64_t b, auto, std::int64_t q, std::int64_t k) {
-                    return load_element(doc, {b, q}) == load_element(doc, {b, k}) + 1 ? s : -kInf;
-                  });
+  expect_function(
+      p, documents, [&](double s, std::int64_t b, auto, std::int64_t q, std::int64_t k) {
+        return load_element(doc, {b, q}) == load_element(doc, {b, k}) + 1 ? s : -kInfinity;
+      });
   set_score_mod(&p, 6);
   Operands gains(p, 7);  // one batch entry for all
   const TensorView gain = gains.score_tables[0].view(), shift = gains.score_tables[1].view();
@@ -132,10 +132,10 @@ TEST(ScoreMod, HidesWhatABiasHidesAndWhatItSetsToMinusInfinity) {
   p.score_mod = "where(k < 3, 1, where(q < 4, -inf, 0))";
   Operands operands(p, 1, {}, {1, p.seq_kv});
   std::int64_t key = 0;
-  operands.bias.fill([&] { return key++ < 3 ? -kInf : 0.0; });
+  operands.bias.fill([&] { return key++ < 3 ? -kInfinity : 0.0; });
   expect_right_everywhere(mask::all(), operands);
   const auto lse = operands.lse.values();
-  EXPECT_EQ(lse[3], -kInf);  // keys 0 to 2 stay hidden, the function hides the others
+  EXPECT_EQ(lse[3], -kInfinity);  // keys 0 to 2 stay hidden, the function hides the others
   EXPECT_NEAR(lse[4], std::log(67.0), 1e-5);
 }
 

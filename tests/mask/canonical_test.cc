@@ -16,7 +16,7 @@ namespace {
 Fingerprint fingerprint_of_text(const std::string& text) { return parse(text).fingerprint(); }
 
 /// Every pair of both, over two heads and batch entries, negative positions included.
-void expect_same_pairs(const Mask& a, const Mask& b) {
+void expect_same_meaning(const Mask& a, const Mask& b) {
   for (std::int64_t batch = 0; batch < std::max(a.batch_extent(), b.batch_extent()); ++batch) {
     for (std::int64_t head = 0; head < 2; ++head) {
       for (std::int64_t q = -4; q < 24; ++q) {
@@ -38,7 +38,7 @@ RC_GTEST_PROP(Canonical, NeverChangesWhatIsVisible, ()) {
   const std::string canonical = mask.to_text();
   RC_LOG() << canonical << "\n";
   if (!mask.bound()) return;  // asks for lengths; the round trip below covers it
-  expect_same_pairs(mask, parse(canonical));
+  expect_same_meaning(mask, parse(canonical));
 }
 
 RC_GTEST_PROP(Canonical, TextAndJsonReadBackToTheSameForm, ()) {
@@ -168,7 +168,7 @@ TEST(Canonical, HashesOneElementOfALongListOrArray) {
   EXPECT_NE(b.to_text(), c.to_text());
   EXPECT_EQ(parse(c.to_text()).fingerprint(), c.fingerprint());
   EXPECT_EQ(from_json(c.to_json()).fingerprint(), c.fingerprint());
-  expect_same_pairs(c, parse(c.to_text()));
+  expect_same_meaning(c, parse(c.to_text()));
 }
 
 TEST(Canonical, DescribesLongListsShortly) {
@@ -188,8 +188,8 @@ TEST(Canonical, PrintsBoundMasksSoThatTheyReadBack) {
   EXPECT_TRUE(again.bound());
   EXPECT_EQ(again.fingerprint(), bound.fingerprint());
   EXPECT_NE(mask.fingerprint(), bound.fingerprint());
-  expect_same_pairs(bound, again);
-  expect_same_pairs(bound, from_json(bound.to_json()));
+  expect_same_meaning(bound, again);
+  expect_same_meaning(bound, from_json(bound.to_json()));
 }
 
 TEST(Canonical, FlattensLongChains) {

@@ -7,7 +7,7 @@
 namespace stof::mask {
 namespace {
 
-std::string message_of(const std::string& json, ErrorCode code = ErrorCode::kInvalidArgument) {
+std::string refusal_of_json(const std::string& json, ErrorCode code = ErrorCode::kInvalidArgument) {
   try {
     from_json(json);
   } catch (const Error& error) {
@@ -77,14 +77,14 @@ TEST(MaskJson, NamesThePathOfWhatIsWrong) {
       {R"({"op":"blocks","file":"a.json"})",
        "$: file: expected the data itself, got the file \"a.json\"; files are not read here"},
   };
-  for (const auto& [json, message] : cases) EXPECT_EQ(message_of(json), message) << json;
+  for (const auto& [json, message] : cases) EXPECT_EQ(refusal_of_json(json), message) << json;
 }
 
 TEST(MaskJson, RefusesWhatIsNoJson) {
   for (const std::string json :
        {"", "{", "causal", R"({"op":"causal"} x)", R"({"op":"causal","op":"all"})",
         R"({"op":"causal","offset":1e999})", "{\"op\":\"\xff\"}"}) {
-    EXPECT_NE(message_of(json, ErrorCode::kCorrupt), "no error") << json;
+    EXPECT_NE(refusal_of_json(json, ErrorCode::kCorrupt), "no error") << json;
   }
 }
 
@@ -92,8 +92,8 @@ TEST(MaskJson, RefusesDeepNesting) {
   std::string json;
   for (int i = 0; i < 150; ++i) json += R"({"op":"not","of":)";
   json += R"({"op":"causal"})" + std::string(150, '}');
-  EXPECT_NE(message_of(json).find("nested deeper than 100 levels"), std::string::npos);
-  EXPECT_NE(message_of(std::string(100000, '['), ErrorCode::kCorrupt), "no error");
+  EXPECT_NE(refusal_of_json(json).find("nested deeper than 100 levels"), std::string::npos);
+  EXPECT_NE(refusal_of_json(std::string(100000, '['), ErrorCode::kCorrupt), "no error");
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ TEST(Predicate, AgreesWithItselfWrittenAsAMask) {
 }
 
 /// Random predicates with random tables.
-struct Drawn {
+struct DrawnPredicate {
   std::vector<expr::testing::SampleTable> samples = expr::testing::random_tables();
   expr::testing::Sample<bool> sample =
       expr::testing::RandomExpression(samples).boolean(static_cast<int>(random_int(0, 3)));
@@ -143,7 +143,7 @@ struct Drawn {
 };
 
 RC_GTEST_PROP(PredicateProperty, SeesWhatAPlainFunctionSees, ()) {
-  const Drawn drawn;
+  const DrawnPredicate drawn;
   RC_LOG() << drawn.sample.text << "\n";
   const Mask mask = drawn.mask();
   RC_LOG() << mask.to_text() << "\n";
@@ -157,7 +157,7 @@ RC_GTEST_PROP(PredicateProperty, SeesWhatAPlainFunctionSees, ()) {
 }
 
 RC_GTEST_PROP(PredicateProperty, KeepsItsMeaningWhenBoundWrittenAndRead, ()) {
-  const Drawn drawn;
+  const DrawnPredicate drawn;
   const Mask mask = drawn.mask();
   RC_LOG() << drawn.sample.text << "\n" << mask.to_text() << "\n";
   RC_ASSERT(parse(mask.to_text(), "").fingerprint() == mask.fingerprint());

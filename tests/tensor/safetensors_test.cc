@@ -25,13 +25,13 @@ std::string raw_file(const std::string& header, std::size_t data_bytes) {
   return file;
 }
 
-std::string refusal(const std::string& file) {
+std::string refused_file(const std::string& file) {
   const std::vector<std::byte> bytes = to_bytes(file);
   return error_of([&] { SafetensorsFile::from_bytes(bytes, "some.safetensors"); });
 }
 
-std::string refusal(const std::string& header, std::size_t data_bytes) {
-  return refusal(raw_file(header, data_bytes));
+std::string refused_file(const std::string& header, std::size_t data_bytes) {
+  return refused_file(raw_file(header, data_bytes));
 }
 
 TEST(Safetensors, ReadsAHandMadeFile) {
@@ -102,7 +102,7 @@ TEST(Safetensors, RefusesClaimedHeaderLengths) {
     std::string file = raw_file("{}", 0);
     for (int i = 0; i < 8; ++i)
       file[static_cast<std::size_t>(i)] = static_cast<char>(length >> (8 * i) & 0xff);
-    return refusal(file);
+    return refused_file(file);
   };
   for (const std::uint64_t length :
        {std::uint64_t{3}, std::uint64_t{1} << 31, std::uint64_t{1} << 63, ~std::uint64_t{0},
@@ -113,22 +113,22 @@ TEST(Safetensors, RefusesClaimedHeaderLengths) {
 }
 
 TEST(Safetensors, RefusesDamagedHeaders) {
-  EXPECT_THAT(refusal(" {}", 0), HasSubstr("starts with '{'"));
-  EXPECT_THAT(refusal("\xef\xbb\xbf{}", 0), HasSubstr("starts with '{'"));
-  EXPECT_THAT(refusal("[]", 0), HasSubstr("starts with '{'"));
-  EXPECT_THAT(refusal("{} {}", 0), HasSubstr("invalid JSON at byte 4"));
-  EXPECT_THAT(refusal(std::string("{}\0\0", 4), 0), HasSubstr("zero byte at byte 2"));
-  EXPECT_THAT(refusal("{\"\xff\":{}}", 0), HasSubstr("invalid JSON"));
+  EXPECT_THAT(refused_file(" {}", 0), HasSubstr("starts with '{'"));
+  EXPECT_THAT(refused_file("\xef\xbb\xbf{}", 0), HasSubstr("starts with '{'"));
+  EXPECT_THAT(refused_file("[]", 0), HasSubstr("starts with '{'"));
+  EXPECT_THAT(refused_file("{} {}", 0), HasSubstr("invalid JSON at byte 4"));
+  EXPECT_THAT(refused_file(std::string("{}\0\0", 4), 0), HasSubstr("zero byte at byte 2"));
+  EXPECT_THAT(refused_file("{\"\xff\":{}}", 0), HasSubstr("invalid JSON"));
   const std::string deep = "{\"a\":" + std::string(50000, '[') + std::string(50000, ']') + "}";
-  EXPECT_THAT(refusal(deep, 0), HasSubstr("tensor \"a\": expected an object, got a list"));
+  EXPECT_THAT(refused_file(deep, 0), HasSubstr("tensor \"a\": expected an object, got a list"));
 }
 
 TEST(Safetensors, RefusesHeadersOfAnotherForm) {
   const auto entry = [](const std::string& dtype, const std::string& shape,
                         const std::string& offsets) {
-    return refusal("{\"t\":{\"dtype\":" + dtype + ",\"shape\":" + shape +
-                       ",\"data_offsets\":" + offsets + "}}",
-                   8);
+    return refused_file("{\"t\":{\"dtype\":" + dtype + ",\"shape\":" + shape +
+                            ",\"data_offsets\":" + offsets + "}}",
+                        8);
   };
   EXPECT_THAT(entry("\"F12\"", "[2]", "[0,8]"), AllOf(StartsWith("Corrupt"), HasSubstr("F12")));
   EXPECT_THAT(entry("\"C64\"", "[1]", "[0,8]"), AllOf(StartsWith("Unsupported"), HasSubstr("C64")));
@@ -146,28 +146,31 @@ TEST(Safetensors, RefusesHeadersOfAnotherForm) {
   EXPECT_THAT(entry("\"F32\"", "[2]", "[0,8,8]"), HasSubstr("expected 2 numbers"));
   EXPECT_THAT(entry("\"F32\"", "[2]", "{}"), HasSubstr("got an object"));
   EXPECT_THAT(entry("\"U8\"", "[1,1,1,1,1,1,1,1,8]", "[0,8]"), StartsWith("Unsupported"));
-  EXPECT_THAT(refusal(R"({"t":{"dtype":"F32","shape":[2]}})", 8),
+  EXPECT_THAT(refused_file(R"({"t":{"dtype":"F32","shape":[2]}})", 8),
               HasSubstr("data_offsets is missing"));
-  EXPECT_THAT(refusal(R"({"t":{"shape":[2],"data_offsets":[0,8]}})", 8),
+  EXPECT_THAT(refused_file(R"({"t":{"shape":[2],"data_offsets":[0,8]}})", 8),
               HasSubstr("dtype is missing"));
-  EXPECT_THAT(refusal(R"({"t":{"dtype":"F32","data_offsets":[0,8]}})", 8),
+  EXPECT_THAT(refused_file(R"({"t":{"dtype":"F32","data_offsets":[0,8]}})", 8),
               HasSubstr("shape is missing"));
-  EXPECT_THAT(refusal(R"({"t":{"dtype":"F32","extra":1}})", 8), HasSubstr("\"extra\""));
-  EXPECT_THAT(refusal(R"({"__metadata__":{"a":1}})", 0),
+  EXPECT_THAT(refused_file(R"({"t":{"dtype":"F32","extra":1}})", 8), HasSubstr("\"extra\""));
+  EXPECT_THAT(refused_file(R"({"__metadata__":{"a":1}})", 0),
               HasSubstr("__metadata__: expected a string"));
-  EXPECT_THAT(refusal(R"({"__metadata__":[]})", 0), HasSubstr("__metadata__: expected an object"));
+  EXPECT_THAT(refused_file(R"({"__metadata__":[]})", 0),
+              HasSubstr("__metadata__: expected an object"));
 }
 
 TEST(Safetensors, RefusesRepeatedNames) {
   const std::string entry = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  EXPECT_THAT(refusal("{\"t\":" + entry + ",\"t\":" + entry + "}", 0),
+  EXPECT_THAT(refused_file("{\"t\":" + entry + ",\"t\":" + entry + "}", 0),
               HasSubstr("name \"t\" appears twice"));
-  EXPECT_THAT(refusal("{\"t\":" + entry + ",\"\\u0074\":" + entry + "}", 0),
+  EXPECT_THAT(refused_file("{\"t\":" + entry + ",\"\\u0074\":" + entry + "}", 0),
               HasSubstr("name \"t\" appears twice"));
-  EXPECT_THAT(refusal(R"({"__metadata__":{"a":"1","a":"2"}})", 0),
+  EXPECT_THAT(refused_file(R"({"__metadata__":{"a":"1","a":"2"}})", 0),
               HasSubstr("\"a\" appears twice"));
-  EXPECT_THAT(refusal(R"({"__metadata__":{},"__metadata__":{}})", 0), HasSubstr("appears twice"));
-  EXPECT_THAT(refusal(R"({"t":{"dtype":"U8","dtype":"U8"}})", 0), HasSubstr("dtype appears twice"));
+  EXPECT_THAT(refused_file(R"({"__metadata__":{},"__metadata__":{}})", 0),
+              HasSubstr("appears twice"));
+  EXPECT_THAT(refused_file(R"({"t":{"dtype":"U8","dtype":"U8"}})", 0),
+              HasSubstr("dtype appears twice"));
 }
 
 /// Two U8 tensors "a" and "b" with the given offsets over 8 bytes of data.
@@ -177,7 +180,7 @@ std::string refused_layout(int a0, int a1, int b0, int b1) {
     return R"({"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[)" + std::to_string(begin) +
            "," + std::to_string(end) + "]}";
   };
-  return refusal("{\"a\":" + entry(a0, a1) + ",\"b\":" + entry(b0, b1) + "}", 8);
+  return refused_file("{\"a\":" + entry(a0, a1) + ",\"b\":" + entry(b0, b1) + "}", 8);
 }
 
 TEST(Safetensors, RefusesOverlapsGapsAndRangesOutside) {
@@ -194,7 +197,7 @@ TEST(Safetensors, RefusesOverlapsGapsAndRangesOutside) {
 
 TEST(Safetensors, RefusesMislabelledDTypesAndHugeShapes) {
   const auto entry = [](const std::string& dtype, const std::string& shape) {
-    return refusal(
+    return refused_file(
         R"({"t":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":[0,8]}})", 8);
   };
   EXPECT_THAT(entry("F64", "[2]"), AllOf(StartsWith("Corrupt"), HasSubstr("F64[2] takes 16")));
@@ -205,7 +208,8 @@ TEST(Safetensors, RefusesMislabelledDTypesAndHugeShapes) {
   EXPECT_THAT(entry("U8", "[2305843009213693953, 8]"), HasSubstr("more than 2^63"));
   EXPECT_THAT(entry("F32", "[9223372036854775808]"), HasSubstr("below 2^63"));
   EXPECT_THAT(
-      refusal(R"({"t":{"dtype":"F32","shape":[0,4611686018427387904,4],"data_offsets":[0,0]}})", 0),
+      refused_file(
+          R"({"t":{"dtype":"F32","shape":[0,4611686018427387904,4],"data_offsets":[0,0]}})", 0),
       StartsWith("Corrupt"));
 }
 
@@ -213,7 +217,7 @@ TEST(Safetensors, RefusesBooleansOtherThan0And1) {
   std::string file = raw_file(R"({"t":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})", 3);
   EXPECT_NO_THROW(SafetensorsFile::from_bytes(to_bytes(file), "t"));
   file.back() = 2;
-  EXPECT_THAT(refusal(file), AllOf(StartsWith("Corrupt"), HasSubstr("got 2 as element 2")));
+  EXPECT_THAT(refused_file(file), AllOf(StartsWith("Corrupt"), HasSubstr("got 2 as element 2")));
 }
 
 /// Peak resident memory of the process so far.
@@ -227,10 +231,10 @@ TEST(Safetensors, AllocatesNothingOfClaimedSizes) {
   const long before = peak_kib();
   // 2^40 elements, and a file name of nothing: each would need terabytes if believed.
   EXPECT_THAT(
-      refusal(R"({"t":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}})",
-              8),
+      refused_file(
+          R"({"t":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}})", 8),
       StartsWith("Corrupt"));
-  EXPECT_THAT(refusal(std::string("\0\0\0\0\0\x01\0\0{}", 10)), StartsWith("Corrupt"));
+  EXPECT_THAT(refused_file(std::string("\0\0\0\0\0\x01\0\0{}", 10)), StartsWith("Corrupt"));
   EXPECT_LT(peak_kib() - before, 64 << 10);
 }
 

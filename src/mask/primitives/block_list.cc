@@ -11,10 +11,10 @@ namespace stof::mask {
 namespace {
 
 /// One side of the grid. Blocks of no tokens hold no position and have no index here.
-class GridAxis {
+class BlockAxis {
  public:
   /// Uniform blocks without end, or the ragged ones of `sizes`.
-  GridAxis(std::int64_t block, const IntList& sizes) : block_(block) {
+  BlockAxis(std::int64_t block, const IntList& sizes) : block_(block) {
     if (block > 0) return;
     for (const std::int64_t size : sizes) {
       index_.push_back(size > 0 ? static_cast<std::int64_t>(starts_.size()) - 1 : -1);
@@ -143,7 +143,7 @@ class Blocks final : public Node {
   }
 
   BlockList list_;  ///< without heads, which are in spec_rows_
-  GridAxis rows_, cols_;
+  BlockAxis rows_, cols_;
   std::shared_ptr<const BlockRows> spec_rows_;
   std::vector<BlockTable> tables_;  ///< one per head
   std::int64_t q_limit_ = 0, k_limit_ = 0;

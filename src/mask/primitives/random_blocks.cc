@@ -19,12 +19,12 @@ constexpr std::int64_t kMaxKeys = std::int64_t{1} << 36;
 /// Most blocks that are kept: 8 GiB of columns.
 constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 31;
 
-struct Grid {
+struct BlockGrid {
   std::int64_t heads = 0, q_blocks = 0, kv_blocks = 0;
 };
 
 /// Draws one head's pattern.
-BlockTable draw(const Grid& grid, std::int64_t count, std::uint64_t seed, std::int64_t head) {
+BlockTable draw(const BlockGrid& grid, std::int64_t count, std::uint64_t seed, std::int64_t head) {
   BlockTable table;
   count = std::min(count, grid.kv_blocks);
   std::vector<std::uint64_t> keys(static_cast<std::size_t>(grid.kv_blocks)), sorted;
@@ -48,7 +48,7 @@ BlockTable draw(const Grid& grid, std::int64_t count, std::uint64_t seed, std::i
 class RandomBlocks final : public Leaf {
  public:
   RandomBlocks(std::int64_t block, std::int64_t count, std::uint64_t seed, bool per_head,
-               const Grid& grid)
+               const BlockGrid& grid)
       : Leaf({"random_blocks",
               {{"block", block},
                {"count", count},
@@ -119,7 +119,7 @@ class RandomBlocks final : public Leaf {
   std::int64_t block_, count_;
   std::uint64_t seed_;
   bool per_head_;
-  Grid grid_;
+  BlockGrid grid_;
   mutable std::once_flag drawn_;
   mutable std::vector<BlockTable> tables_;  ///< one per pattern
 };
@@ -148,7 +148,7 @@ Mask random_blocks_of_grid(std::int64_t block, std::int64_t count, std::uint64_t
              "use larger blocks, or random_blocks_rate",
              block, count, q_blocks, kv_blocks, heads);
   return Mask(std::make_shared<RandomBlocks>(block, count, seed, per_head,
-                                             Grid{heads, q_blocks, kv_blocks}));
+                                             BlockGrid{heads, q_blocks, kv_blocks}));
 }
 
 Mask random_blocks_count(std::int64_t block, std::int64_t count, std::uint64_t seed,

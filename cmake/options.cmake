@@ -12,6 +12,7 @@ option(STOF_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(STOF_PACK_CUBINS "Compile the common GPU kernels now and put them into the library (needs NVRTC)" OFF)
 set(STOF_PACK_TARGETS sm_90a CACHE STRING "What STOF_PACK_CUBINS compiles for")
 option(STOF_UNITY "Compile the sources of the folders in cmake/unity_folders.txt as one" OFF)
+set(STOF_OBJECTS_FROM "" CACHE PATH "Link what this other build compiled the library's sources to")
 set(STOF_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)

@@ -10,16 +10,15 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <list>
 #include <random>
 #include <thread>
 
 #include "backend/cpu/graph/interpret.h"
 #include "backend/cuda/segments/segments.h"
 #include "exec/cuda_session.h"
-#include "model/bert_graph.h"
 #include "stof/error.h"
 #include "tests/gpu/replay.h"
+#include "tests/gpu/segment_case.h"
 
 namespace {
 
@@ -28,96 +27,7 @@ using cuda::CUdeviceptr;
 using graph::Graph;
 using graph::ValueId;
 
-struct Tally {
-  int passed = 0, failed = 0;
-  void count(bool good) { (good ? passed : failed)++; }
-};
-
-/// Random tensors for weights and inputs; ids and positions count up.
-struct Operands {
-  std::list<Tensor> tensors;
-  exec::WeightViews views;
-
-  explicit Operands(const Graph& graph) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0, 1);
-    for (std::size_t i = 0; i < graph.values().size(); ++i) {
-      const graph::Value& value = graph.values()[i];
-      if (value.kind == graph::ValueKind::kActivation) continue;
-      Tensor wide(DType::kFloat32, value.shape);
-      // Products keep the size of what they read.
-      const float size = value.kind == graph::ValueKind::kWeight && value.shape.rank() == 2
-                             ? 1 / std::sqrt(static_cast<float>(value.shape[1]))
-                             : 0.5f;
-      for (float& x : wide.as<float>()) x = size * normal(random);
-      if (value.dtype == DType::kInt32) {
-        Tensor& ids = tensors.emplace_back(value.dtype, value.shape);
-        std::int32_t next = 0;
-        for (std::int32_t& id : ids.as<std::int32_t>()) id = next++ % 50;
-      } else {
-        tensors.push_back(Tensor::converted(std::as_const(wide).view(), value.dtype));
-      }
-      views[static_cast<ValueId>(i)] = std::as_const(tensors.back()).view();
-    }
-  }
-};
-
-Graph bert(std::int64_t rows, std::int64_t hidden, std::int64_t heads, std::int64_t inner,
-           std::int64_t layers, cpu::Activation activation, DType dtype) {
-  model::BertConfig config;
-  config.hidden_size = hidden;
-  config.num_layers = layers;
-  config.num_heads = heads;
-  config.intermediate_size = inner;
-  config.activation = activation;
-  config.vocab_size = 50;
-  config.max_positions = 50;
-  config.num_segments = 2;
-  config.layer_norm_eps = 1e-3f;
-  return model::build_bert_graph(config, rows, dtype);
-}
-
-exec::Batch batch_of(const Graph& graph, const exec::WeightViews& views,
-                     std::vector<std::int64_t> offsets, const mask::Mask& mask) {
-  exec::Batch batch;
-  for (const ValueId id : graph.of_kind(graph::ValueKind::kInput)) {
-    TensorView view = views.at(id);
-    view.shape[0] = offsets.back();
-    batch.inputs.emplace_back(graph.value(id).name, view);
-  }
-  batch.offsets = std::move(offsets);
-  batch.mask = mask;
-  return batch;
-}
-
-std::vector<double> doubles(const Tensor& tensor) {
-  const Tensor wide = Tensor::converted(tensor.view(), DType::kFloat64);
-  return {wide.as<double>().begin(), wide.as<double>().end()};
-}
-
-/// Error of the whole over the norm of the reference, and of the worst element over the larger of
-/// itself and the root mean square; infinite where something is no number.
-struct Error2 {
-  double whole = 0, element = 0;
-};
-Error2 error_of(const Tensor& found, const Tensor& expected) {
-  const std::vector<double> a = doubles(found), b = doubles(expected);
-  double difference = 0, norm = 0, worst = 0;
-  for (const double x : b) norm += x * x;
-  const double rms = std::sqrt(norm / static_cast<double>(b.size()));
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    if (!std::isfinite(a[i])) return {INFINITY, INFINITY};
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    worst = std::max(worst, std::abs(a[i] - b[i]) / std::max(rms, std::abs(b[i])));
-  }
-  return {std::sqrt(difference / norm), worst};
-}
-
-/// One rounding, 2^-9 (bfloat16) or 2^-12 (float16) of an element at most twice, since the
-/// reference rounds as well, and attention rounds its weights.
-Error2 bounds_of(DType dtype) {
-  return dtype == DType::kBFloat16 ? Error2{5e-3, 3e-2} : Error2{8e-4, 5e-3};
-}
+using namespace stof::check;
 
 class SegmentCheck {
  public:
@@ -149,8 +59,10 @@ class SegmentCheck {
   }
 
   /// Own products apart: a fault of theirs ends the program.
-  void run(bool own_products) {
+  /// `larger`: the same graph of more rows; null: none.
+  void run(bool own_products, const Graph* larger) {
     own_products_ = own_products;
+    larger_ = larger;
     for (int first = 0; first < graph_.num_operators(); ++first)
       for (int last = first; last < graph_.num_operators(); ++last)
         if (fusion::legality(graph_, first, last).empty())
@@ -164,6 +76,11 @@ class SegmentCheck {
       return !switches_.allows(choice.family) || (choice.family == "gemm_sm90") != own_products_;
     });
     if (candidates.empty()) return;
+    // What was tuned for a larger batch may be asked for here: it runs, or says that it does not.
+    std::vector<fusion::Choice> others;
+    if (larger_ != nullptr && !own_products_)
+      others = cuda::candidates(
+          *larger_, fusion::make_segment(*larger_, segment.first, segment.last), device_);
     const std::vector<Tensor> expected = interpret_segment(graph_, segment, inputs_);
     std::map<std::string, std::size_t> tried;
     Error2 worst;
@@ -189,6 +106,28 @@ class SegmentCheck {
       worst.element = std::max(worst.element, error.element);
       ++ran;
     }
+    int refused = 0;
+    for (const fusion::Choice& choice : others) {
+      if (choice.family != "cublaslt" || !switches_.allows(choice.family)) continue;
+      Error2 error;
+      std::string what;
+      try {
+        what = run_choice(segment, choice, expected, &error);
+      } catch (const stof::Error& failure) {
+        if (failure.code() != ErrorCode::kUnsupported) throw;
+        ++refused;
+        continue;
+      }
+      const bool good = what.empty() && error.whole <= bounds_of(expected[0].dtype()).whole;
+      if (!good)
+        std::printf("BAD %s by %s of more rows: %s, error %.1e\n",
+                    describe(graph_, segment).c_str(), choice.text().c_str(), what.c_str(),
+                    error.whole);
+      tally_->count(good);
+      ++ran;
+    }
+    if (refused > 0)
+      std::printf("    %d of a larger batch's algorithms are refused here\n", refused);
     std::printf("ok  %-60s %3d of %3zu candidates, error %.1e, element %.1e\n",
                 describe(graph_, segment).c_str(), ran, candidates.size(), worst.whole,
                 worst.element);
@@ -262,17 +201,23 @@ class SegmentCheck {
   cuda::DeviceBuffer workspace_;
   exec::FuseSwitches switches_ = exec::FuseSwitches::from_environment();
   bool own_products_ = false;
+  const Graph* larger_ = nullptr;
 };
 
 void check_segments(const cuda::Device& device, std::size_t most, bool own_products, Tally* tally) {
-  const auto check = [&](const Graph& graph, std::vector<std::int64_t> offsets) {
-    SegmentCheck(device, graph, std::move(offsets), most, tally).run(own_products);
+  const auto check = [&](const Graph& graph, std::vector<std::int64_t> offsets,
+                         const Graph* larger = nullptr) {
+    SegmentCheck(device, graph, std::move(offsets), most, tally).run(own_products, larger);
   };
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     check(bert(133, 128, 2, 256, 1, cpu::Activation::kGeluErf, dtype), {0, 70, 133});
     check(bert(40, 96, 3, 200, 1, cpu::Activation::kGeluTanh, dtype), {0, 40});
   }
-  check(bert(136, 256, 4, 1024, 1, cpu::Activation::kRelu, DType::kBFloat16), {0, 136});
+  const auto wide = [](std::int64_t rows) {
+    return bert(rows, 256, 4, 1024, 1, cpu::Activation::kRelu, DType::kBFloat16);
+  };
+  const Graph larger = wide(4096);
+  check(wide(136), {0, 136}, &larger);
 }
 
 /// A model's sessions under one type.

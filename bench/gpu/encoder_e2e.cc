@@ -9,16 +9,18 @@
 //     least significant bit first weights FILE            safetensors, bfloat16 and float32, under
 //     Hugging Face's names input B S FILE          what the first layer reads, float32 [B * S, 768]
 //     output B S FILE         the last hidden states for that, likewise
+//     tune B S SECONDS        searches from nothing for variant tuned
 // so that a script can time short bursts of this and of other programs in turn, and check results.
 // Variants, the rows of an ablation: library (an operator a kernel, cuBLASLt, attention over all
 // keys), attention (the same with the mask's tiles only), fusion (fused segments, attention over
-// all keys), both.
+// all keys), both; and tuned: both, with what the last tune of that shape found.
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <list>
 #include <map>
@@ -35,12 +37,15 @@
 #include "graph/graph.h"
 #include "stof/error.h"
 #include "stof/safetensors.h"
+#include "tune/cuda_device.h"
+#include "tune/tuner.h"
 
 namespace {
 
 using namespace stof;
 
 constexpr const char* kVariants[] = {"library", "attention", "fusion", "both"};
+constexpr const char* kTuned = "tuned";
 
 struct Shape {
   std::int64_t batch, seq;
@@ -167,7 +172,7 @@ class Bench {
     exec::Batch batch;
     for (std::int64_t b = 0; b <= shape.batch; ++b) batch.offsets.push_back(b * shape.seq);
     batch.inputs = {{"x", x.view()}};
-    const bool sparse = variant == "attention" || variant == "both";
+    const bool sparse = variant == "attention" || variant == "both" || variant == kTuned;
     batch.mask = sparse ? bigbird() : mask::all();
     Timing timing;
     session(variant).replay(batch, [&](const auto& launch, const exec::CudaResult& result) {
@@ -182,10 +187,10 @@ class Bench {
         driver.check(driver.cuEventSynchronize(end), "waiting");
         driver.check(driver.cuEventElapsedTime(&timing.ms.emplace_back(), begin, end), "timing");
       }
-      Tensor states(result.dtype, {result.rows, result.columns});
-      driver.check(
-          driver.cuMemcpyDtoHAsync(states.data(), result.address, states.bytes(), result.stream),
-          "downloading");
+      timing.states = Tensor(result.dtype, {result.rows, result.columns});
+      driver.check(driver.cuMemcpyDtoHAsync(timing.states.data(), result.address,
+                                            timing.states.bytes(), result.stream),
+                   "downloading");
       driver.check(driver.cuStreamSynchronize(result.stream), "downloading");
       for (const BFloat16 value : std::as_const(timing.states).as<BFloat16>())
         timing.good &= std::isfinite(static_cast<float>(value));
@@ -193,6 +198,28 @@ class Bench {
       driver.cuEventDestroy(end);
     });
     return timing;
+  }
+
+  /// What the search found in `seconds`, which begins with an empty database.
+  tune::TuneResult tune(const Shape& shape, double seconds) {
+    tune::TuningProblem problem;
+    problem.graph_of = encoder_graph;
+    for (std::int64_t b = 0; b <= shape.batch; ++b) problem.batch.offsets.push_back(b * shape.seq);
+    problem.batch.mask = bigbird();
+    tune::DeviceBench measuring(tune::make_cuda_device(), problem);
+    std::string folder = (std::filesystem::temp_directory_path() / "stof_e2e_XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error(folder + ": cannot be made");
+    tune::TuneOptions options;
+    options.budget_seconds = seconds;
+    tune::TuneResult result = stof::tune::tune(problem, measuring, tune::Database(folder), options);
+    std::filesystem::remove_all(folder);
+    exec::SessionOptions session;
+    session.batches_repeat = true;
+    session.scheme = result.scheme;
+    session.choices = result.choices;
+    sessions_[kTuned] =
+        std::make_unique<exec::CudaSession>(device_, encoder_graph, weights_, session);
+    return result;
   }
 
   exec::ExecutionPlan plan(const Shape& shape, const std::string& variant) {
@@ -214,11 +241,13 @@ class Bench {
 
  private:
   exec::CudaSession& session(const std::string& variant) {
-    const bool known =
-        std::find(std::begin(kVariants), std::end(kVariants), variant) != std::end(kVariants);
+    if (variant == kTuned && sessions_.count(kTuned) == 0)
+      throw std::runtime_error("variant tuned: expected a tune command before");
+    const bool known = variant == kTuned || std::find(std::begin(kVariants), std::end(kVariants),
+                                                      variant) != std::end(kVariants);
     if (!known)
       throw std::runtime_error("variant " + variant +
-                               ": expected library, attention, fusion or both");
+                               ": expected library, attention, fusion, both or tuned");
     auto& session = sessions_[variant];
     if (session == nullptr) {
       exec::SessionOptions options;
@@ -301,6 +330,18 @@ std::string answer(Bench& bench, const std::string& line) {
   if (verb == "input" || verb == "output") words >> file;
   if (words.fail() || shape.batch < 1 || shape.seq < 1 || shape.seq > kMaxSeq)
     throw std::runtime_error("expected a command, B and S up to " + std::to_string(kMaxSeq));
+  if (verb == "tune") {
+    double seconds = 0;
+    if (!(words >> seconds) || !(seconds > 0))
+      throw std::runtime_error("expected tune B S SECONDS");
+    const tune::TuneResult result = bench.tune(shape, seconds);
+    const tune::SearchResult& search = result.search;
+    return fmt::format(
+        "{{\"tune_s\": {:.1f}, \"scheme\": \"{}\", \"untuned_us\": {:.1f}, \"tuned_us\": {:.1f}, "
+        "\"measured\": {}, \"faulty\": {}}}",
+        search.seconds, result.scheme.hex(), search.compared.front().end_to_end.microseconds,
+        search.best().end_to_end.microseconds, search.measured, search.failed);
+  }
   words >> variant;
   if (verb == "describe") return bench.plan(shape, variant).to_json();
   if (verb == "input") {
@@ -312,7 +353,7 @@ std::string answer(Bench& bench, const std::string& line) {
     return "{\"output\": " + quote_text(file, 4096) + "}";
   }
   if (verb != "time" || count < 1)
-    throw std::runtime_error("expected time, describe, mask, weights, input or output");
+    throw std::runtime_error("expected time, tune, describe, mask, weights, input or output");
   const Timing timing = bench.time(shape, count, variant);
   if (!timing.good) throw std::runtime_error("the result is not finite");
   std::string text = fmt::format("{{\"B\": {}, \"S\": {}, \"variant\": \"{}\", \"ms\": [",

@@ -25,7 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-SHAPES = [(8, 512), (1, 128), (16, 2048), (1, 4096)]
+PEERS = ("compile_sdpa_mask", "compile_flex")
+CELLS = "1x128,1x4096,16x2048,8x512"
 LAYERS, WIDTH, HEADS, INNER, EPSILON = 12, 768, 12, 3072, 1e-12
 ROUNDS, REPLAYS, PAUSE_S = 5, 7, 0.1
 DEVICE = "cuda"
@@ -113,6 +114,18 @@ def attentions(mask):
     yield "compile_sdpa_mask", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
+def parse_cells(text):
+    """[(batch, sequence length, peers)] of "1x128,8x512:compile_flex"."""
+    cells = []
+    for cell in text.split(","):
+        shape, _, peer = cell.partition(":")
+        if peer and peer not in PEERS:
+            raise argparse.ArgumentTypeError(f"{cell}: expected a peer of {', '.join(PEERS)}")
+        batch, seq = (int(part) for part in shape.split("x"))
+        cells.append((batch, seq, (peer,) if peer else PEERS))
+    return cells
+
+
 def relative_error(got, want):
     return float((got.double() - want.double()).norm() / want.double().norm())
 
@@ -154,7 +167,10 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--commit", default="", help="named in each line")
     parser.add_argument("--budget", type=float, default=540, help="seconds")
-    parser.add_argument("--variants", default="both,fusion,attention,library", help="of stof")
+    parser.add_argument("--variants", default="tuned,both,fusion,attention,library", help="of stof")
+    parser.add_argument("--tune", type=float, default=20, help="seconds of stof's search a shape")
+    parser.add_argument("--cells", type=parse_cells, default=CELLS,
+                        help="BxS[:PEER],...; without a peer all of them (default: %(default)s)")
     arguments = parser.parse_args()
     from safetensors.torch import load_file  # of transformers; named late so that --help works without it
 
@@ -163,14 +179,14 @@ def main():
     facts = {"commit": arguments.commit, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
              "date": datetime.date.today().isoformat(), "model": "bert-base", "mask": "bigbird", "dtype": "bfloat16"}
     folder = pathlib.Path(tempfile.mkdtemp(prefix="stof_peers_"))
-    server = Server(arguments.program)
+    server = Server(arguments.program.resolve())
     server.ask("weights", folder / "weights.safetensors")
     weights = {name: weight.to(DEVICE, torch.bfloat16)
                for name, weight in load_file(folder / "weights.safetensors").items()}
     model = Encoder(weights).to(DEVICE).eval()
     wrong = 0
     with arguments.out.open("w") as out:
-        for batch, seq in SHAPES:
+        for batch, seq, wanted in arguments.cells:
             if time.monotonic() > end:
                 print(f"out of time at ({batch},{seq})")
                 return 1
@@ -184,11 +200,14 @@ def main():
             x = x.to(torch.bfloat16)
             server.ask("output", batch, seq, folder / "output.f32")
             got = torch.frombuffer(bytearray((folder / "output.f32").read_bytes()), dtype=torch.float32)
-            bursts = {}
             error = relative_error(got.reshape(want.shape).to(DEVICE), want)
             wrong += error > TOLERANCE
             print(f"({batch},{seq}) stof: relative error {error:.2e}", flush=True)
+            tuned = server.ask("tune", batch, seq, arguments.tune)
+            print(f"({batch},{seq}) {tuned}", flush=True)
             for peer, attention in attentions(mask):
+                if peer not in wanted:
+                    continue
                 torch._dynamo.reset()
                 compiled = torch.compile(model, mode="max-autotune", dynamic=False)
                 begun = time.monotonic()
@@ -204,9 +223,8 @@ def main():
                     with torch.no_grad():
                         compiled(x, attention)
 
-                bursts[peer] = (lambda call=call: burst_ms(call), seconds)
-                # torch.compile keeps one compiled mode's graphs alive at a time: this peer now, against every variant.
-                contestants = {peer: bursts[peer][0]}
+                # One peer's graphs are alive at a time: this one now, against every variant.
+                contestants = {peer: lambda call=call: burst_ms(call)}
                 for variant in arguments.variants.split(","):
                     contestants[f"stof/{variant}"] = (
                         lambda variant=variant: server_burst_ms(server, batch, seq, variant))
@@ -219,7 +237,8 @@ def main():
                     impl, _, variant = name.partition("/")
                     line = {**cell, "impl": impl, "variant": variant, "beside": peer,
                             "ms": round(statistics.median(values), 4), "least_ms": round(min(values), 4),
-                            "compile_s": round(seconds, 1) if impl == peer else None}
+                            "tune_s": round(seconds, 1) if impl == peer
+                            else tuned["tune_s"] if variant == "tuned" else 0}
                     out.write(json.dumps(line) + "\n")
                     out.flush()
                     print(f"({batch},{seq}) {name}: {line['ms']:.3f} ms beside {peer}", flush=True)

@@ -26,6 +26,7 @@ struct RunOptions {
   std::string mask = "all";
   std::string device = "auto";
   std::string dtype = "auto";
+  std::string tune = "cached";
   std::int64_t batch = 32;
   std::int64_t max_tokens = 0;
   int threads = 0;
@@ -57,6 +58,7 @@ LoadOptions load_options(const RunOptions& options) {
   load.place = options.device == "cuda"  ? Place::kCuda
                : options.device == "cpu" ? Place::kCpu
                                          : Place::kAuto;
+  load.tuning = options.tune == "off" ? Tuning::kOff : Tuning::kCached;
   if (options.dtype != "auto") load.dtype = dtype_from_string(options.dtype);
   STOF_CHECK(load.place != Place::kCpu || !load.dtype || load.dtype == DType::kFloat32,
              kUnsupported, "--dtype: on the CPU encoders compute in fp32, got {}", options.dtype);
@@ -162,6 +164,11 @@ void add_run_command(CLI::App& app, const Program& program) {
       .add_option("--dtype", options->dtype,
                   "Element type to compute in; auto: fp32 on the CPU, fp16 on a GPU")
       ->check(one_of({"auto", "fp32", "fp16", "bf16"}))
+      ->capture_default_str();
+  run_command
+      .add_option("--tune", options->tune,
+                  "cached: use what stof tune found here for the model; off: the rules' choices")
+      ->check(one_of({"off", "cached"}))
       ->capture_default_str();
   run_command.add_option("--batch", options->batch, "Texts per forward pass")
       ->transform(whole_number(1, 65536))

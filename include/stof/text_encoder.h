@@ -44,8 +44,15 @@ enum class Place : std::uint8_t {
   kAuto,  ///< a GPU where all of that is there and can run the model, else the CPU
 };
 
+/// Whether what `stof tune` found for the model on this machine is used.
+enum class Tuning {
+  kOff,     ///< the fusion rules' choices
+  kCached,  ///< the records of the cache folder, and those that come with the library
+};
+
 struct LoadOptions {
   Place place = Place::kCpu;
+  Tuning tuning = Tuning::kCached;
   /// Default: float32 on the CPU (which takes no other), float16 on a GPU (or bfloat16: a wider
   /// range and an eighth of the precision). kAuto with a 16-bit type means a GPU.
   std::optional<DType> dtype;

@@ -29,18 +29,40 @@ std::optional<AttentionProblem> attention_problem(const Graph& graph) {
   return problem;
 }
 
+namespace {
+
+/// The tuned choices that are among the candidates: what was tuned for another number of rows need
+/// not be.
+void add_tuned(const Graph& graph, const fusion::Scheme& scheme, const TunedSegments& tuned,
+               const CandidatesOf& candidates_of, Choices* choices) {
+  for (const fusion::Segment& segment : decode(graph, scheme)) {
+    const Fingerprint hash = segment_hash(graph, segment);
+    const auto found = tuned.choices.find(hash);
+    if (found == tuned.choices.end() || choices->contains(hash)) continue;
+    const std::vector<fusion::Choice> candidates = candidates_of(graph, segment);
+    if (std::find(candidates.begin(), candidates.end(), found->second) != candidates.end())
+      choices->insert(*found);
+  }
+}
+
+}  // namespace
+
 ExecutionPlan make_plan(Graph graph, const SessionOptions& options,
                         const CandidatesOf& candidates_of) {
   auto shared = std::make_shared<const Graph>(std::move(graph));
+  const bool fuses = options.switches.fuse && shared->num_layers() > 0;
+  std::optional<TunedSegments> tuned;
+  if (fuses && !options.scheme && options.tuned) tuned = options.tuned(*shared);
   fusion::Scheme scheme;
-  if (shared->num_layers() > 0) {
-    scheme = options.scheme && options.switches.fuse
-                 ? *options.scheme
-                 : runnable_scheme(*shared, fusion::initial_scheme(*shared), candidates_of,
-                                   options.switches);
-  }
+  if (fuses && options.scheme)
+    scheme = *options.scheme;
+  else if (shared->num_layers() > 0)
+    scheme = runnable_scheme(*shared, tuned ? tuned->scheme : fusion::initial_scheme(*shared),
+                             candidates_of, options.switches);
+  Choices choices = options.choices;
+  if (tuned) add_tuned(*shared, scheme, *tuned, candidates_of, &choices);
   std::vector<PlannedSegment> segments =
-      choose_segments(*shared, scheme, candidates_of, options.choices, options.switches);
+      choose_segments(*shared, scheme, candidates_of, choices, options.switches);
   return ExecutionPlan(std::move(shared), std::move(scheme), std::move(segments), options.plan);
 }
 

@@ -31,10 +31,20 @@ struct RunTiming {
   double attention = 0;  ///< 0 where operators are not waited for one by one
 };
 
+/// A scheme and what its segments are run with, by segment_hash().
+struct TunedSegments {
+  fusion::Scheme scheme;
+  Choices choices;
+};
+
+/// What tuning found for the graph, if anything.
+using TunedOf = std::function<std::optional<TunedSegments>(const graph::Graph&)>;
+
 /// How a model is cut and what its segments are run with.
 struct SessionOptions {
   std::optional<fusion::Scheme> scheme;  ///< none: the initial scheme, as far as it runs
-  Choices choices;                       ///< of tuning; others get the first candidate
+  Choices choices;                       ///< others get the first candidate
+  TunedOf tuned;  ///< asked for each number of rows, where there is no scheme
   FuseSwitches switches = FuseSwitches::from_environment();
   PlanOptions plan;
   /// On a GPU: every batch is expected again and gets, when it first comes, attention planned for

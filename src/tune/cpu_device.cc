@@ -109,16 +109,16 @@ class CpuDevice : public Device {
     return result;
   }
 
-  /// By the vector width of a core at 2.5 GHz and what its share of memory usually gives.
+  /// By the vector width of a core at 3.5 GHz and what its share of memory gives at best.
   fusion::MachineFacts facts() const override {
     const int threads = num_threads_ > 0 ? num_threads_ : system_info().cpu.num_threads;
     const cpu::CpuIsa isa = cpu::selected_isa();
     const double per_cycle = isa == cpu::CpuIsa::kAvx512 ? 64 : isa == cpu::CpuIsa::kAvx2 ? 32 : 8;
     fusion::MachineFacts facts;
     facts.num_sms = threads;
-    facts.tflops = threads * per_cycle * 2.5e-3;
+    facts.tflops = threads * per_cycle * 3.5e-3;
     facts.vector_tflops = facts.tflops / 4;  // additions and products that do not pair up
-    facts.memory_gb_s = std::min(threads * 10.0, 100.0);
+    facts.memory_gb_s = std::min(threads * 20.0, 200.0);
     facts.cache_gb_s = facts.memory_gb_s * 4;
     facts.cache_bytes = cache_bytes();
     facts.launch_us = 1;

@@ -141,6 +141,14 @@ void Database::store(const Record& record) const {
   write_file(path, merged.to_json(true) + "\n");
 }
 
+bool Database::empty() const {
+  if (!shipped_.empty()) return false;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(folder_, ignored))
+    if (file.path().extension() == kExtension) return false;
+  return true;
+}
+
 std::vector<DatabaseEntry> Database::list() const {
   std::vector<DatabaseEntry> entries;
   std::error_code ignored;

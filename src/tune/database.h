@@ -41,6 +41,8 @@ class Database {
   /// Merges the record into what is there. Throws Io where the folder can't be written.
   void store(const Record& record) const;
 
+  /// Quick: without a record, neither on disk nor in the library.
+  bool empty() const;
   std::vector<DatabaseEntry> list() const;
   /// All intact records.
   std::vector<Record> records() const;

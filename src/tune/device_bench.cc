@@ -83,7 +83,7 @@ DeviceBench::DeviceBench(std::unique_ptr<Device> device, TuningProblem problem)
       graph_(std::make_shared<const Graph>(problem_.graph_of(problem_.batch.rows()))),
       strip_(graph_),
       device_(std::move(device)),
-      validator_(*device_, strip_, problem_.graph_of, problem_.batch),
+      validator_(*device_, problem_.graph_of, problem_.batch),
       memory_(std::make_unique<Memory>()) {}
 
 DeviceBench::~DeviceBench() = default;

@@ -62,7 +62,7 @@ Environment cpu_environment(int num_threads) {
   environment.fields = {
       {"device", "cpu", true},
       {"cpu", info.cpu.model, true},
-      {"threads", std::to_string(num_threads > 0 ? num_threads : info.cpu.num_threads), true},
+      {"threads", std::to_string(num_threads > 0 ? num_threads : info.cpu.num_threads), false},
       {"level", info.cpu.kernel_level, true}};
   for (const LibraryInfo& library : info.libraries)
     if (library.name == "oneDNN") environment.fields.push_back({"onednn", library.version, true});

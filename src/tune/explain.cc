@@ -247,10 +247,10 @@ std::string Explanation::to_text() const {
   std::string text =
       fmt::format("model    {}\ndevice   {}\nscheme   {}, {}\n", model, device, scheme, source);
   if (measured_pass_us > 0)
-    text += fmt::format("pass     {} us tuned, {} us untuned\n", us_text(measured_pass_us),
-                        us_text(untuned_pass_us));
-  std::vector<std::vector<std::string>> rows = {
-      {"", "operator", "name", "kernel", "parameters", "predicted", "measured", "of roofline"}};
+    text += fmt::format("pass     {}, untuned {}\n", human_duration(measured_pass_us * 1e-6),
+                        human_duration(untuned_pass_us * 1e-6));
+  std::vector<std::vector<std::string>> rows = {{"", "operator", "name", "kernel", "parameters",
+                                                 "predicted us", "measured us", "of roofline"}};
   bool in_layer = false;
   for (const ExplainedSegment& segment : segments) {
     if (segment.in_layer != in_layer) {

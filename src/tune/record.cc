@@ -48,6 +48,7 @@ Json body_json(const Record& record) {
     }
   } else {
     body["rows"] = record.rows;
+    body["mask"] = record.mask;
     body["scheme"] = record.scheme;
     body["choices"] = Json::object();
     for (const auto& [key, choice] : record.choices) body["choices"][key] = choice_json(choice);
@@ -107,6 +108,7 @@ Record read_body(const Json& body) {
   } else {
     record.rows = body.at("rows").get<std::int64_t>();
     STOF_CHECK(record.rows > 0, kCorrupt, "rows: expected at least 1, got {}", record.rows);
+    record.mask = body.at("mask").get<std::string>();
     record.scheme = body.at("scheme").get<std::string>();
     for (const auto& [key, choice] : body.at("choices").items())
       record.choices[key] = read_choice(choice);
@@ -147,7 +149,9 @@ Record Record::from_json(std::string_view text, const std::string& name) {
 }
 
 Record merge(const Record& older, const Record& newer) {
-  Record merged = older.microseconds < newer.microseconds * (1 - kHysteresis) ? older : newer;
+  const bool comparable = older.mask == newer.mask;
+  const bool keep = comparable && older.microseconds < newer.microseconds * (1 - kHysteresis);
+  Record merged = keep ? older : newer;
   for (const Record* record : {&older, &newer})
     for (const auto& [choice, measured] : record->measured) merged.measured[choice] = measured;
   return merged;

@@ -27,7 +27,7 @@ struct MeasuredChoice {
 
 struct Record {
   RecordKind kind = RecordKind::kSegment;
-  std::string key;   ///< 32 hexadecimal digits: of the segment, or of model and mask
+  std::string key;   ///< 32 hexadecimal digits: of the segment, or of the model
   std::string what;  ///< for people: "gemm: bias, gelu_erf"
   Environment environment;
   double microseconds = 0;          ///< of the choice, or of a whole pass
@@ -39,6 +39,7 @@ struct Record {
 
   // Of a scheme.
   std::int64_t rows = 0;                          ///< tokens of the batch that was tuned for
+  std::string mask;                               ///< that it was timed under
   std::string scheme;                             ///< fusion::Scheme::hex()
   std::map<std::string, fusion::Choice> choices;  ///< by positions of a strip: "3-5"
   std::string untuned_scheme;                     ///< what would be run without tuning
@@ -58,7 +59,7 @@ struct Record {
 };
 
 /// Both of one key and environment: of the choices the newer unless the older is faster by more
-/// than the hysteresis, and all that was measured.
+/// than the hysteresis (of a scheme, under the same mask), and all that was measured.
 Record merge(const Record& older, const Record& newer);
 
 /// Many records in one text, one a line.

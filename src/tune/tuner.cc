@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 std::string model_key(const TuningProblem& problem) {
   const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(1)));
-  return Hasher().add(strip.structure()).add(problem.batch.mask.fingerprint()).finish().hex();
+  return Hasher().add("model").add(strip.structure()).finish().hex();
 }
 
 /// From every position on as many operators as `fits` accepts, one at least.
@@ -168,6 +168,7 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
   record.what = result.what;
   record.environment = result.environment;
   record.rows = problem.batch.rows();
+  record.mask = problem.batch.mask.describe();
   record.scheme = result.scheme.hex();
   record.untuned_scheme = strip.scheme(result.search.compared.front().plan.partition).hex();
   record.seconds = result.search.seconds;
@@ -206,6 +207,26 @@ std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Databa
   } catch (const Error& error) {
     log_warn("tuning record {} is ignored: {}", found->record.key, error.what());
     return std::nullopt;
+  }
+}
+
+void revalidate(const TuningProblem& problem, Device& device, TunedScheme& tuned) {
+  const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(problem.batch.rows())));
+  Validator validator(device, problem.graph_of, problem.batch.mask, {{0, 2, 5}});
+  for (const Range& range : strip.partition(tuned.scheme)) {
+    const auto choice = tuned.choices.find(segment_hash(strip.graph(), strip.segment(range)));
+    if (choice == tuned.choices.end()) continue;
+    std::string fault;
+    try {
+      fault = validator.check(range, choice->second);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported) throw;
+      fault = error.what();
+    }
+    if (fault.empty()) continue;
+    log_warn("tuning record {}: {} is not used for {}: {}", tuned.found.record.key,
+             choice->second.text(), strip.operators(range), fault);
+    tuned.choices.erase(choice);
   }
 }
 

@@ -73,7 +73,8 @@ struct TuneResult {
 TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& database,
                 const TuneOptions& options);
 
-/// What tuning found before for this model, mask and environment, at the rows nearest to these.
+/// What tuning found before for this model and environment, at the rows nearest to these, under
+/// whatever mask: segments other than attention know nothing of it.
 struct TunedScheme {
   fusion::Scheme scheme;
   exec::Choices choices;
@@ -82,5 +83,9 @@ struct TunedScheme {
 };
 std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Database& database,
                                       const Environment& environment);
+
+/// Runs what was loaded on a few rows and drops every choice whose numbers are wrong, with one line
+/// each: a record may be intact and its kernel no longer.
+void revalidate(const TuningProblem& problem, Device& device, TunedScheme& tuned);
 
 }  // namespace stof::tune

@@ -133,13 +133,15 @@ struct Validator::Case {
   Contents contents;                      ///< of inputs, weights and activations
 };
 
-Validator::Validator(Device& device, const Strip& strip, const GraphOfRows& graph_of,
-                     const BatchShape& batch)
-    : device_(device), strip_(strip), graph_of_(graph_of) {
-  for (const std::vector<std::int64_t>& offsets :
-       {std::vector<std::int64_t>{0, 1}, std::vector<std::int64_t>{0, 5, 37}, batch.offsets}) {
+Validator::Validator(Device& device, const GraphOfRows& graph_of, const BatchShape& batch)
+    : Validator(device, graph_of, batch.mask, {{0, 1}, {0, 5, 37}, batch.offsets}) {}
+
+Validator::Validator(Device& device, const GraphOfRows& graph_of, const mask::Mask& mask,
+                     const std::vector<std::vector<std::int64_t>>& all_offsets)
+    : device_(device), graph_of_(graph_of) {
+  for (const std::vector<std::int64_t>& offsets : all_offsets) {
     auto c = std::make_unique<Case>();
-    c->batch = {offsets, batch.mask};
+    c->batch = {offsets, mask};
     c->graph = std::make_shared<const Graph>(graph_of(c->batch.rows()));
     c->strip = std::make_unique<Strip>(c->graph);
     cases_.push_back(std::move(c));

@@ -17,9 +17,11 @@ using GraphOfRows = std::function<graph::Graph(std::int64_t rows)>;
 
 class Validator {
  public:
-  /// `strip`: of the rows that are tuned for. All outlive this.
-  Validator(Device& device, const Strip& strip, const GraphOfRows& graph_of,
-            const BatchShape& batch);
+  /// Both outlive this.
+  Validator(Device& device, const GraphOfRows& graph_of, const BatchShape& batch);
+  /// On those sequences alone, which are to be short.
+  Validator(Device& device, const GraphOfRows& graph_of, const mask::Mask& mask,
+            const std::vector<std::vector<std::int64_t>>& all_offsets);
   ~Validator();
 
   /// Empty where the candidate is right on one row, on an odd number of rows and on the rows that
@@ -37,7 +39,6 @@ class Validator {
   Reference& reference(Case& c, Range range, const fusion::Segment& segment);
 
   Device& device_;
-  const Strip& strip_;
   const GraphOfRows& graph_of_;
   std::vector<std::unique_ptr<Case>> cases_;
 };

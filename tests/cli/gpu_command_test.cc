@@ -64,7 +64,8 @@ TEST(Cache, ListsVerifiesAndClearsTheEntriesOfItsFolder) {
   const auto cache = [&folder](const std::string& command) {
     return run_shell("bash", "STOF_CACHE=" + folder.path() + " \"$stof\" cache " + command);
   };
-  EXPECT_EQ(cache("ls").out, "0 kernels in " + folder / "cubin" + "\n");
+  EXPECT_EQ(cache("ls").out, "0 kernels in " + folder / "cubin" + "\n0 tuning records in " +
+                                 folder / "tuning" + "\n");
   jit::CubinCache(folder / "cubin").store({"source", "sm_90a", "13.0"}, "a_kernel", "cubin");
   EXPECT_THAT(cache("ls").out, HasSubstr("a_kernel"));
   EXPECT_EQ(cache("verify").exit_code, 0);

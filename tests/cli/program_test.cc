@@ -26,6 +26,7 @@ const std::vector<std::vector<std::string>> kCommands = {
     {"mask", "convert"},
     {"mask", "list"},
     {"bench"},
+    {"tune"},
     {"explain"},
     {"explain", "attention"},
     {"doctor"},

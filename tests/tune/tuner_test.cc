@@ -172,13 +172,13 @@ TEST_F(Tuner, TunesAndFindsItAgain) {
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->scheme, first.scheme);
   EXPECT_EQ(again->choices, first.choices);
-  // Fewer rows take the same choices; another mask has none yet.
+  // Fewer rows and other masks take the same choices.
   TuningProblem other = small_problem();
   other.batch.offsets = {0, 64};
   ASSERT_TRUE(load_tuned(other, database, worker.environment()).has_value());
   EXPECT_EQ(load_tuned(other, database, worker.environment())->rows, 200);
   other.batch.mask = mask::parse("causal");
-  EXPECT_FALSE(load_tuned(other, database, worker.environment()).has_value());
+  EXPECT_TRUE(load_tuned(other, database, worker.environment()).has_value());
 
   // Nothing is measured twice, also not by another process.
   const auto records = database.records();
@@ -237,6 +237,30 @@ TEST_F(Tuner, SurvivesFaultyCandidatesAndChoosesNone) {
       EXPECT_EQ(measured.failure.empty(), good(choice))
           << choice.text() << ": " << measured.failure;
   }
+}
+
+TEST_F(Tuner, DropsChoicesWhoseNumbersAreWrongWhenLoaded) {
+  const Database database(folder_);
+  TunedScheme tuned;
+  {
+    Worker worker(cpu_child(), {});
+    TuneOptions options;
+    options.budget_seconds = 1;
+    tune(small_problem(), worker, database, options);
+    tuned = *load_tuned(small_problem(), database, worker.environment());
+  }
+  const std::size_t count = tuned.choices.size();
+  FaultyDevice device;
+  revalidate(small_problem(), device, tuned);
+  EXPECT_EQ(tuned.choices.size(), count);
+  // As if the embedding's kernel had gone wrong since.
+  for (auto& [hash, choice] : tuned.choices)
+    if (choice.family == "row") choice.family = "unwritten";
+  ::testing::internal::CaptureStderr();
+  revalidate(small_problem(), device, tuned);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("unwritten chunk="));
+  EXPECT_LT(tuned.choices.size(), count);
+  for (const auto& [hash, choice] : tuned.choices) EXPECT_NE(choice.family, "unwritten");
 }
 
 TEST_F(Tuner, KeepsFinishedRecordsWhenInterrupted) {

@@ -52,10 +52,10 @@ enum class Tuning {
 
 struct LoadOptions {
   Place place = Place::kCpu;
-  Tuning tuning = Tuning::kCached;
   /// Default: float32 on the CPU (which takes no other), float16 on a GPU (or bfloat16: a wider
   /// range and an eighth of the precision). kAuto with a 16-bit type means a GPU.
   std::optional<DType> dtype;
+  Tuning tuning = Tuning::kCached;
 };
 
 /// An encoder loaded from an ordinary Hugging Face folder: config.json, model.safetensors (or a

@@ -8,6 +8,7 @@
 #include "backend/cuda/segments/segments.h"
 #include "core/check.h"
 #include "core/hash.h"
+#include "fusion/initial.h"
 
 namespace stof::exec {
 namespace {
@@ -127,29 +128,48 @@ CudaSession::~CudaSession() {
   }
 }
 
-ExecutionPlan CudaSession::plan(std::int64_t rows) const {
-  device_.use();
-  const CandidatesOf candidates_of = [this](const Graph& graph, const fusion::Segment& segment) {
-    return cuda::first_candidates(graph, segment, device_, [this](const std::string& family) {
-      return options_.switches.allows(family);
-    });
+fusion::Scheme untuned_cuda_scheme(const Graph& graph, const cuda::Device& device,
+                                   const FuseSwitches& switches) {
+  const CandidatesOf candidates_of = [&](const Graph& g, const fusion::Segment& segment) {
+    return cuda::first_candidates(
+        g, segment, device, [&](const std::string& family) { return switches.allows(family); });
   };
-  Graph graph = graph_of_(bucket_rows(rows));
-  SessionOptions options = options_;
+  if (device.facts().major != 9 || !switches.allows("gemm_sm90"))
+    return runnable_scheme(graph, fusion::initial_scheme(graph), candidates_of, switches);
   // Our products read a residual while they add up, at next to no cost, and a norm behind them then
   // reads one matrix instead of two: what follows a product goes with it as far as it can.
-  if (!options.scheme && device_.facts().major == 9 && options.switches.allows("gemm_sm90") &&
-      graph.num_layers() > 0) {
-    const auto [first, last] = graph.layer_range(0);
-    options.scheme = runnable_scheme(
-        graph, fusion::Scheme::from_sizes({last - first + 1}),
-        [&](const Graph& g, const fusion::Segment& segment) {
-          return needs_measuring(segment) ? std::vector<fusion::Choice>()
-                                          : candidates_of(g, segment);
-        },
-        options.switches);
+  const auto [first, last] = graph.layer_range(0);
+  return runnable_scheme(
+      graph, fusion::Scheme::from_sizes({last - first + 1}),
+      [&](const Graph& g, const fusion::Segment& segment) {
+        return needs_measuring(segment) ? std::vector<fusion::Choice>() : candidates_of(g, segment);
+      },
+      switches);
+}
+
+ExecutionPlan CudaSession::plan(std::int64_t rows) const {
+  device_.use();
+  Graph graph = graph_of_(bucket_rows(rows));
+  SessionOptions options = options_;
+  options.tuned = nullptr;
+  if (!options.scheme && options_.tuned && options.switches.fuse && graph.num_layers() > 0) {
+    if (const std::optional<TunedSegments> tuned = options_.tuned(graph)) {
+      // Tuning may have taken any candidate, so all are asked for.
+      options.tuned = [&tuned](const Graph&) { return tuned; };
+      return make_plan(std::move(graph), options,
+                       [this](const Graph& g, const fusion::Segment& segment) {
+                         return cuda::candidates(g, segment, device_);
+                       });
+    }
   }
-  return make_plan(std::move(graph), options, candidates_of);
+  if (!options.scheme && graph.num_layers() > 0)
+    options.scheme = untuned_cuda_scheme(graph, device_, options.switches);
+  return make_plan(
+      std::move(graph), options, [this](const Graph& g, const fusion::Segment& segment) {
+        return cuda::first_candidates(g, segment, device_, [this](const std::string& family) {
+          return options_.switches.allows(family);
+        });
+      });
 }
 
 CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {

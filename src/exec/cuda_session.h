@@ -31,6 +31,11 @@ class CudaWeights {
   std::map<std::string, cuda::CUdeviceptr> addresses_;
 };
 
+/// The scheme that runs untuned: on Hopper every product with all that follows it but norms, else
+/// the initial one; as far as it runs.
+fusion::Scheme untuned_cuda_scheme(const graph::Graph& graph, const cuda::Device& device,
+                                   const FuseSwitches& switches);
+
 /// The graph's first result, in device memory until the next run: elements [rows, columns].
 struct CudaResult {
   cuda::CUdeviceptr address = 0;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fusion/scheme.h"
 #include "tune/environment.h"
 #include "tune/landscape.h"
 
@@ -13,6 +14,8 @@ class Bench {
  public:
   virtual ~Bench() = default;
   virtual Environment environment() = 0;
+  /// What runs untuned.
+  virtual fusion::Scheme untuned_scheme() = 0;
   /// False after a fault that leaves this process unable to measure: it is to be replaced.
   virtual bool usable() const { return true; }
   virtual std::vector<Candidate> candidates(Range range) = 0;

@@ -11,6 +11,7 @@
 #include "backend/cpu/thread_scope.h"
 #include "core/check.h"
 #include "exec/batch.h"
+#include "fusion/initial.h"
 #include "stof/system_info.h"
 
 namespace stof::tune {
@@ -61,6 +62,10 @@ class CpuDevice : public Device {
   std::vector<fusion::Choice> candidates(const graph::Graph& graph,
                                          const fusion::Segment& segment) override {
     return cpu::candidates(graph, segment);
+  }
+
+  fusion::Scheme untuned_scheme(const graph::Graph& graph) override {
+    return exec::runnable_scheme(graph, fusion::initial_scheme(graph), cpu::candidates);
   }
 
   bool is_library(const std::string& family) const override { return family == "onednn"; }

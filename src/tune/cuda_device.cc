@@ -8,7 +8,7 @@
 #include "backend/cuda/segments/segments.h"
 #include "backend/cuda/stream.h"
 #include "core/check.h"
-#include "exec/batch.h"
+#include "exec/cuda_session.h"
 #include "tune/background.h"
 
 namespace stof::tune {
@@ -44,9 +44,10 @@ class CudaPrepared : public Prepared {
     bindings.workspace = workspace_.address();
     bindings.attention = &slot_;
     if (segment.family == fusion::Family::kAttention) {
-      attention_.emplace(*exec::attention_problem(graph), batch.mask, device);
-      attention_->prepare(batch.offsets, stream.handle());
-      slot_ = {&*attention_, batch.rows()};
+      attention_.emplace(*exec::attention_problem(graph), batch.mask, batch.offsets,
+                         device.facts().ordinal);
+      slot_.rows = batch.rows();
+      slot_.batch = &*attention_;
     }
     runner_ = make_runner(graph, segment, choice, bindings, device);
   }
@@ -57,7 +58,7 @@ class CudaPrepared : public Prepared {
   const cuda::Stream& stream_;
   cuda::DeviceBuffer workspace_;
   cuda::AttentionSlot slot_;
-  std::optional<cuda::PackedAttention> attention_;
+  std::optional<cuda::BatchAttention> attention_;
   std::unique_ptr<cuda::SegmentRunner> runner_;
 };
 
@@ -99,6 +100,10 @@ class CudaDevice : public Device {
   std::vector<fusion::Choice> candidates(const graph::Graph& graph,
                                          const fusion::Segment& segment) override {
     return cuda::candidates(graph, segment, device_);
+  }
+
+  fusion::Scheme untuned_scheme(const graph::Graph& graph) override {
+    return exec::untuned_cuda_scheme(graph, device_, {});
   }
 
   void expect(const graph::Graph& graph, const fusion::Segment& segment,

@@ -7,6 +7,7 @@
 
 #include "fusion/choice.h"
 #include "fusion/cost.h"
+#include "fusion/scheme.h"
 #include "fusion/segment.h"
 #include "graph/graph.h"
 #include "stof/mask.h"
@@ -38,6 +39,8 @@ class Device {
   /// What can run the segment, the one to use untuned first.
   virtual std::vector<fusion::Choice> candidates(const graph::Graph& graph,
                                                  const fusion::Segment& segment) = 0;
+  /// What sessions cut the graph's layers into untuned.
+  virtual fusion::Scheme untuned_scheme(const graph::Graph& graph) = 0;
   /// These will be prepared soon: what takes long may begin. Graph outlives the device.
   virtual void expect(const graph::Graph& graph, const fusion::Segment& segment,
                       const std::vector<fusion::Choice>& choices) {

@@ -24,6 +24,7 @@ class DeviceBench : public Bench {
   ~DeviceBench() override;
 
   Environment environment() override { return device_->environment(); }
+  fusion::Scheme untuned_scheme() override { return device_->untuned_scheme(*graph_); }
   /// False after an error of the GPU's driver, which stays in its context.
   bool usable() const override { return usable_; }
   std::vector<Candidate> candidates(Range range) override;

@@ -181,8 +181,7 @@ Explanation explain(const TuningProblem& problem, Device& device, const Database
                     const std::optional<TunedScheme>& tuned) {
   const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(problem.batch.rows())));
   Facts facts(strip, problem, device, database);
-  const Partition rules =
-      rules_partition(strip, [&](Range range) { return !facts.candidates(range).empty(); });
+  const Partition rules = strip.partition(device.untuned_scheme(strip.graph()));
   const Partition partition = tuned ? strip.partition(tuned->scheme) : rules;
 
   Explanation result;

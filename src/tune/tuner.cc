@@ -1,11 +1,11 @@
 #include "tune/tuner.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "fusion/initial.h"
 
 namespace stof::tune {
 namespace {
@@ -94,18 +94,6 @@ std::string segment_record_key(const Strip& strip, Range range, const BatchShape
   return hasher.finish().hex();
 }
 
-Partition rules_partition(const Strip& strip, const std::function<bool(Range)>& runs) {
-  Partition partition;
-  for (Range rest : strip.partition(fusion::initial_scheme(strip.graph())))
-    while (rest.first <= rest.last) {
-      Range part = rest;
-      while (part.size() > 1 && !(strip.legal(part) && runs(part))) --part.last;
-      partition.push_back(part);
-      rest.first = part.last + 1;
-    }
-  return partition;
-}
-
 BenchLandscape::BenchLandscape(const Strip& strip, Bench& bench, const BatchShape& batch)
     : strip_(strip), bench_(bench), batch_(batch) {}
 
@@ -133,16 +121,12 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
   search_options.budget_seconds = options.budget_seconds;
   search_options.stop = options.stop;
   search_options.progress = options.progress;
-  const auto runs = [&](bool library) {
-    return [&landscape, library](Range range) {
-      for (const Candidate& candidate : landscape.candidates(range))
-        if (!library || candidate.library) return true;
-      return false;
-    };
-  };
-  search_options.rules =
-      options.rules ? strip.partition(*options.rules) : rules_partition(strip, runs(false));
-  search_options.library = greedy_partition(strip, runs(true));
+  search_options.rules = strip.partition(bench.untuned_scheme());
+  search_options.library = greedy_partition(strip, [&](Range range) {
+    const std::vector<Candidate> candidates = landscape.candidates(range);
+    return std::any_of(candidates.begin(), candidates.end(),
+                       [](const Candidate& candidate) { return candidate.library; });
+  });
 
   TuneResult result;
   result.search = search(landscape, search_options);

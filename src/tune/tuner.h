@@ -20,9 +20,6 @@ namespace stof::tune {
 /// its time depends on.
 std::string segment_record_key(const Strip& strip, Range range, const BatchShape& batch);
 
-/// The scheme to start from: fusion's initial one, cut behind the longest parts that run.
-Partition rules_partition(const Strip& strip, const std::function<bool(Range)>& runs);
-
 /// The landscape of a strip whose latencies a bench measures, and this process's clock.
 class BenchLandscape : public Landscape {
  public:
@@ -54,7 +51,6 @@ class BenchLandscape : public Landscape {
 
 struct TuneOptions {
   double budget_seconds = 30;
-  std::optional<fusion::Scheme> rules;  ///< to start from; none: rules_partition()
   std::function<bool()> stop;
   std::function<void(const Progress&)> progress;
 };

@@ -138,6 +138,7 @@ Json answer_end_to_end(Bench& bench, const Json& request) {
 Json answer_to(Bench& bench, const Json& request) {
   const std::string what = request.at("what").get<std::string>();
   if (what == "environment") return environment_json(bench.environment());
+  if (what == "untuned scheme") return bench.untuned_scheme().text();
   if (what == "candidates") return answer_candidates(bench, request);
   if (what == "measure") return answer_measure(bench, request);
   STOF_ASSERT(what == "end to end");
@@ -284,6 +285,13 @@ Worker::Answer Worker::ask(const std::string& request, double seconds) {
                        ? fmt::format("crashed (signal {})", WTERMSIG(status))
                        : fmt::format("ended the process (exit code {})", WEXITSTATUS(status));
   return answer;
+}
+
+fusion::Scheme Worker::untuned_scheme() {
+  const Answer answer = ask(Json{{"what", "untuned scheme"}}.dump(), options_.start_seconds);
+  STOF_CHECK(answer.failure.empty(), kInternal,
+             "tuning: the measuring process {} when asked for the untuned scheme", answer.failure);
+  return fusion::Scheme::from_text(answer.result.get<std::string>());
 }
 
 std::vector<Candidate> Worker::candidates(Range range) {

@@ -49,6 +49,7 @@ class Worker : public Bench {
   Worker& operator=(const Worker&) = delete;
 
   Environment environment() override { return environment_; }
+  fusion::Scheme untuned_scheme() override;
   std::vector<Candidate> candidates(Range range) override;
   Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice* incumbent,
                       double incumbent_us) override;

@@ -120,6 +120,9 @@ class FaultyDevice : public Device {
       list.insert(list.begin(), {fault, {}});
     return list;
   }
+  fusion::Scheme untuned_scheme(const graph::Graph& graph) override {
+    return gpu_->untuned_scheme(graph);
+  }
   bool is_library(const std::string& family) const override { return gpu_->is_library(family); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return gpu_->allocate(bytes); }
   void upload(void* to, const void* from, std::size_t bytes) override {

@@ -79,6 +79,9 @@ class FaultyDevice : public Device {
     for (const char* fault : faults) list.insert(list.begin(), {fault, list.back().parameters});
     return list;
   }
+  fusion::Scheme untuned_scheme(const graph::Graph& graph) override {
+    return cpu_->untuned_scheme(graph);
+  }
   bool is_library(const std::string& family) const override { return cpu_->is_library(family); }
   std::shared_ptr<void> allocate(std::size_t bytes) override { return cpu_->allocate(bytes); }
   void upload(void* to, const void* from, std::size_t bytes) override {

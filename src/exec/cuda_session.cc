@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "backend/cuda/segments/segments.h"
 #include "core/check.h"
@@ -188,6 +189,8 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
     stream_.wait("running the session");
     captured_.clear();
     prepared_.clear();
+    // Where memory runs out below, the next batch grows what is then missing.
+    const std::int64_t input_rows = std::exchange(input_rows_, 0);
     const cuda::Driver& driver = cuda::Driver::instance();
     const auto grow = [&](cuda::DeviceBuffer& buffer, std::size_t bytes, const std::string& what) {
       if (bytes <= buffer.bytes()) return;
@@ -201,7 +204,7 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
     grow(workspace_, workspace, "the products' workspace");
     for (const ValueId id : graph.of_kind(ValueKind::kInput))
       grow(inputs_[graph.value(id).name], bytes_of(graph.value(id)), graph.value(id).name);
-    input_rows_ = std::max(input_rows_, bucket);
+    input_rows_ = std::max(input_rows, bucket);
   }
   fresh->problem = attention_problem(graph);
   cuda::SegmentBindings bindings;

@@ -52,7 +52,7 @@ struct Operands {
 };
 
 inline Graph bert(std::int64_t rows, std::int64_t hidden, std::int64_t heads, std::int64_t inner,
-           std::int64_t layers, cpu::Activation activation, DType dtype) {
+                  std::int64_t layers, cpu::Activation activation, DType dtype) {
   model::BertConfig config;
   config.hidden_size = hidden;
   config.num_layers = layers;
@@ -67,7 +67,7 @@ inline Graph bert(std::int64_t rows, std::int64_t hidden, std::int64_t heads, st
 }
 
 inline exec::Batch batch_of(const Graph& graph, const exec::WeightViews& views,
-                     std::vector<std::int64_t> offsets, const mask::Mask& mask) {
+                            std::vector<std::int64_t> offsets, const mask::Mask& mask) {
   exec::Batch batch;
   for (const ValueId id : graph.of_kind(graph::ValueKind::kInput)) {
     TensorView view = views.at(id);

@@ -36,6 +36,9 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
   if (weight.dtype != x.dtype || y.dtype != x.dtype || y.shape.rank() != 2 ||
       !is_dense(graph, product.weight) || !is_weight(graph, product.weight))
     return std::nullopt;
+  // The copy engine reads and writes from multiples of 16 bytes.
+  const auto is_aligned = [&](ValueId id) { return graph.value(id).view_column % 8 == 0; };
+  if (!is_aligned(product.x) || !is_aligned(product.y)) return std::nullopt;
   GemmProblem& problem = product.problem;
   const auto stride = [&](ValueId id) {
     const Dims& base = graph.value(graph.storage(id)).shape;
@@ -94,7 +97,7 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
         break;
       case Step::kResidual:
         if (product.residual != kNoId || graph.value(step.operand).dtype != x.dtype ||
-            !(graph.value(step.operand).shape == y.shape))
+            !(graph.value(step.operand).shape == y.shape) || !is_aligned(step.operand))
           return std::nullopt;
         problem.steps.push_back(GemmStep::kResidual);
         problem.residual_stride = stride(step.operand);

@@ -86,7 +86,7 @@ struct Picker {
 
 }  // namespace
 
-Database::Database(std::string folder, std::vector<std::string> shipped)
+Database::Database(std::string folder, const std::vector<std::string>& shipped)
     : folder_(std::move(folder)) {
   for (const std::string& archive : shipped) {
     ParsedArchive parsed = parse_archive(archive, "records of the library");

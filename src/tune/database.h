@@ -28,7 +28,7 @@ struct FoundRecord {
 class Database {
  public:
   /// The folder need not exist. `shipped`: archives that are read after it.
-  explicit Database(std::string folder, std::vector<std::string> shipped = {});
+  explicit Database(std::string folder, const std::vector<std::string>& shipped = {});
   /// In the per-user cache folder ($STOF_CACHE and so on), with the records the library carries.
   static Database standard();
 

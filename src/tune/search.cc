@@ -246,6 +246,7 @@ std::vector<Move> Search::moves_by_promise(const Partition& partition) {
   std::stable_sort(moves.begin(), moves.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Move> sorted;
+  sorted.reserve(moves.size());
   for (auto& [gain, move] : moves) sorted.push_back(std::move(move));
   return sorted;
 }

@@ -168,8 +168,9 @@ def _find(
 
 def _adopted(q: Any, k: Any, v: Any, mask: Any, options: dict[str, Any]) -> Any:
     """Objects of other libraries, by DLPack."""
-    taken = dict(q=q, k=k, v=v, **{name: options[name] for name in ("alibi", "bias", "sink")})
-    taken = {name: x if x is None else adopt(x, name)[1] for name, x in taken.items()}
+    taken = {name: adopt(x, name)[1] for name, x in (("q", q), ("k", k), ("v", v))}
+    for name in ("alibi", "bias", "sink"):
+        taken[name] = None if options[name] is None else adopt(options[name], name)[1]
     position_bias = options["position_bias"]
     if position_bias is not None and position_bias.table is not None:
         taken["position_bias"] = PositionBias(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._native import encoded, structs
-from .arrays import dtype_code, int64_array
+from .arrays import dtype_code, framework_of, int64_array
 from .errors import InvalidArgument
 from .values import extent, truth, whole
 from .score import Declaration, ScoreMod
@@ -58,6 +58,9 @@ class PositionBias:
 
 
 def _number(value: Any, name: str) -> float:
+    framework = None if isinstance(value, (int, float)) else framework_of(value)
+    if framework is not None:
+        framework.check_operands({name: value})
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # torch raises the last

@@ -8,6 +8,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from ..errors import InvalidArgument
 from . import attention_function, mask_function
+from .registry_guard import refuse_models_without_registry
 from .settings import Settings
 
 NAME = "stof"
@@ -22,6 +23,9 @@ def register(*, plan_padding: bool = True, ignore: Iterable[str] = ()) -> None:
     ignore: names of arguments of an attention module that have no effect on its result; others that
     stof does not know are refused.
 
+    From then on a model whose class computes its attention past the registry (DeBERTa, BLOOM, Falcon) is
+    refused with this implementation, which it would ignore.
+
     Calling it again sets both options anew. Needs transformers 5 (AttentionMaskInterface).
     """
     if isinstance(ignore, str):
@@ -32,3 +36,4 @@ def register(*, plan_padding: bool = True, ignore: Iterable[str] = ()) -> None:
     Settings.ignored = frozenset(ignore)
     AttentionInterface.register(NAME, attention_function.stof_attention)
     AttentionMaskInterface.register(NAME, mask_function.stof_mask)
+    refuse_models_without_registry(NAME)

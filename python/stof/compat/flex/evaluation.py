@@ -15,11 +15,21 @@ from .tables import state_of
 # Pairs evaluated at once. A mask_mod makes some temporaries of 8 bytes a pair: 32 MiB each.
 _CHUNK_PAIRS = 1 << 22
 
-# Uses of an index that do not depend on its value.
+# Uses of an index that do not depend on its value: functions, and attributes that are read.
 _VALUE_FREE = frozenset(
-    "new_zeros new_ones new_full new_empty new_tensor zeros_like ones_like full_like __get__ size "
-    "dim".split()
+    "new_zeros new_ones new_full new_empty new_tensor zeros_like ones_like full_like size dim".split()
 )
+_VALUE_FREE_ATTRIBUTES = frozenset(
+    "device dtype shape ndim layout is_cuda is_cpu is_sparse requires_grad grad names".split()
+)
+
+
+def _reads_value(func: Any) -> bool:
+    """Whether what a torch function does with a tensor may depend on its elements."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        return getattr(getattr(func, "__self__", None), "__name__", "") not in _VALUE_FREE_ATTRIBUTES
+    return name not in _VALUE_FREE
 
 
 class _Watch(TorchFunctionMode):
@@ -48,7 +58,7 @@ class _Watch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        counts = getattr(func, "__name__", "") not in _VALUE_FREE
+        counts = _reads_value(func)
         self._note(args, counts)
         self._note(list(kwargs.values()), counts)
         result = func(*args, **kwargs)
@@ -138,6 +148,16 @@ def evaluate(
 
     first = torch.empty(1, 1, q_len, kv_len, dtype=torch.bool)
     uses_b, uses_h = fill(0, 0, first[0, 0])
+    # What a scripted function reads is not seen: some rows of every entry and head must agree.
+    others = [(b, 0) for b in range(1, batch)] + [(0, h) for h in range(1, heads)]
+    rows = range(min(q_len, max(1, _CHUNK_PAIRS // max(kv_len, 1) // max(len(others), 1))))
+    for b, h in others:
+        if (b and uses_b) or (h and uses_h) or not rows:
+            continue
+        part = evaluate_rows(mask_mod, b, h, rows, kv_len, device)
+        differs = not torch.equal(part.visible.cpu(), first[0, 0, : len(rows)])
+        uses_b |= differs and b > 0
+        uses_h |= differs and h > 0
     extents = (batch if uses_b else 1, heads if uses_h else 1)
     visible = first
     if extents != (1, 1):

@@ -295,7 +295,7 @@ def trace_score(function: Any, device: torch.device, memo: Memo) -> Traced:
 
 # Tables, scores, functions and literals of floats, and division.
 _NOT_OF_MASKS = re.compile(
-    r"[a-z]\w*\[|\b(score|float|inf|pow|exp2?|log2?|r?sqrt|tanh|sigmoid|sin|cos)\b|"
+    r"[a-z_]\w*\[|\b(score|float|inf|pow|exp2?|log2?|r?sqrt|tanh|sigmoid|sin|cos)\b|"
     r"\d\.|\de|(?<!/)/(?!/)",
     re.IGNORECASE,
 )

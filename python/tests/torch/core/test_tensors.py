@@ -293,6 +293,24 @@ def test_numpy_and_torch_have_plans_of_their_own():
     assert isinstance(arrays, np.ndarray) and np.array_equal(out.numpy(), arrays)
 
 
+@pytest.mark.parametrize("name", ["scale", "softcap"])
+def test_gradients_of_numbers_are_refused(name):
+    q, k, v = (randn(1, 2, 9, 8, seed=s) for s in range(3))
+    value = torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(stof.Unsupported, match=f"{name}: expected tensors without gradients"):
+        stof.attention(q, k, v, **{name: value})
+    with torch.no_grad():
+        assert torch.equal(
+            stof.attention(q, k, v, **{name: value}), stof.attention(q, k, v, **{name: 0.5})
+        )
+
+
+def test_none_is_no_operand():
+    k = randn(1, 2, 9, 8, seed=1)
+    with pytest.raises(stof.InvalidArgument, match="q: expected a NumPy array, a torch tensor"):
+        stof.attention(None, k, k)
+
+
 @pytest.mark.parametrize("name", ["alibi", "bias", "sink", "position_bias", "score_mod"])
 def test_gradients_of_every_operand_are_refused(name):
     q, k, v = (randn(1, 2, 9, 8, seed=s) for s in range(3))

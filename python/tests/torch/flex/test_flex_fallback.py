@@ -161,3 +161,20 @@ def test_a_branch_on_batch_or_head_is_refused():
             warnings.simplefilter("ignore", TraceWarning)
             with pytest.raises(InvalidArgument, match=function.__name__):
                 create_block_mask(function, 2, 2, 20, 20, device=DEVICE)
+
+
+def test_heads_that_are_read_past_torch_functions():
+    """An attribute of the index, and a scripted function, which torch's function modes don't see."""
+
+    @torch.jit.script
+    def scripted(h: torch.Tensor, distance: torch.Tensor) -> torch.Tensor:
+        return (h == 1) | (distance < 5)
+
+    attribute = lambda b, h, q, kv: (q * 1.5 >= kv) & ((h.T == 1) | (q - kv < 5))  # noqa: E731
+    hidden = lambda b, h, q, kv: (q * 1.5 >= kv) & scripted(h, q - kv)  # noqa: E731
+    want = lambda b, h, q, kv: (q * 1.5 >= kv) & ((h == 1) | (q - kv < 5))  # noqa: E731
+    for mask_mod in (attribute, hidden):
+        got = evaluation.evaluate(mask_mod, 1, 4, 23, 23, DEVICE).visible.expand(1, 4, 23, 23)
+        q, kv = torch.arange(23)[:, None], torch.arange(23)[None]
+        for h in range(4):
+            assert torch.equal(got[0, h], want(0, torch.tensor(h), q, kv))

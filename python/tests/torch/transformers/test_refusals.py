@@ -141,3 +141,16 @@ def test_padding_as_a_bias_gives_the_same():
     torch.testing.assert_close(
         planned[keep], biased[keep], rtol=0, atol=2e-2 if DEVICE == "cuda" else 1e-4
     )
+
+
+def test_models_that_would_ignore_the_registry():
+    from transformers import DebertaV2Config, DebertaV2ForMaskedLM
+
+    config = DebertaV2Config(
+        vocab_size=31, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    config._attn_implementation = "stof"
+    with pytest.raises(stof.Unsupported, match="DebertaV2ForMaskedLM.*would ignore stof"):
+        DebertaV2ForMaskedLM(config)
+    config._attn_implementation = "eager"
+    DebertaV2ForMaskedLM(config)

@@ -204,7 +204,8 @@ void revalidate(const TuningProblem& problem, Device& device, TunedScheme& tuned
     try {
       fault = validator.check(range, choice->second);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUnsupported) throw;
+      // The machine's state is not the record's fault; all else would stop the session as well.
+      if (error.code() == ErrorCode::kOutOfMemory || error.code() == ErrorCode::kCuda) throw;
       fault = error.what();
     }
     if (fault.empty()) continue;

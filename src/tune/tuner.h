@@ -80,8 +80,9 @@ struct TunedScheme {
 std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Database& database,
                                       const Environment& environment);
 
-/// Runs what was loaded on a few rows and drops every choice whose numbers are wrong, with one line
-/// each: a record may be intact and its kernel no longer.
+/// Runs what was loaded on a few rows and drops every choice whose numbers are wrong or that does
+/// not run, with one line each: a record may be intact and its kernel no longer. Throws OutOfMemory
+/// and Cuda, which are no fault of a record.
 void revalidate(const TuningProblem& problem, Device& device, TunedScheme& tuned);
 
 }  // namespace stof::tune

@@ -105,6 +105,8 @@ class FaultyDevice : public Device {
     if (choice.family == good.front().family)
       return cpu_->prepare(graph, segment, choice, addresses, batch);
     if (choice.family == "throw") throw Error(ErrorCode::kUnsupported, "planted: no such kernel");
+    if (choice.family == "lacking") throw Error(ErrorCode::kInvalidArgument, "planted: no chunk");
+    if (choice.family == "no memory") throw Error(ErrorCode::kOutOfMemory, "planted: no memory");
     Fault fault;
     fault.kind = choice.family;
     const graph::Value& output = graph.value(segment.outputs.front());
@@ -264,6 +266,21 @@ TEST_F(Tuner, DropsChoicesWhoseNumbersAreWrongWhenLoaded) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("unwritten chunk="));
   EXPECT_LT(tuned.choices.size(), count);
   for (const auto& [hash, choice] : tuned.choices) EXPECT_NE(choice.family, "unwritten");
+
+  // As if parameters were missing.
+  const auto with_products_by = [&](const char* family) {
+    TunedScheme changed = tuned;
+    for (auto& [hash, choice] : changed.choices)
+      if (choice.family == "onednn") choice.family = family;
+    return changed;
+  };
+  TunedScheme lacking = with_products_by("lacking");
+  ::testing::internal::CaptureStderr();
+  revalidate(small_problem(), device, lacking);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("planted: no chunk"));
+  EXPECT_LT(lacking.choices.size(), tuned.choices.size());
+  TunedScheme unlucky = with_products_by("no memory");
+  EXPECT_THROW(revalidate(small_problem(), device, unlucky), Error);
 }
 
 TEST_F(Tuner, KeepsFinishedRecordsWhenInterrupted) {

@@ -162,7 +162,7 @@ Measurement DeviceBench::measure(Range range, const fusion::Choice& choice,
   expect(range);
   try {
     const std::string fault = validator_.check(range, choice);
-    if (!fault.empty()) return {0, fault};
+    if (!fault.empty()) return {0, fault, /*wrong=*/true};
     const fusion::Segment segment = strip_.segment(range);
     std::vector<std::vector<std::unique_ptr<Prepared>>> launches;
     launches.push_back(prepare(segment, choice));

@@ -37,6 +37,7 @@ struct Candidate {
 struct Measurement {
   double microseconds = 0;  ///< of one run; meaningless after a failure
   std::string failure;      ///< why it can't be used: "wrong at row 3", "did not end within 2 s"
+  bool wrong = false;       ///< fails by its numbers, so always: not for want of memory or time
 
   bool ok() const { return failure.empty(); }
 };

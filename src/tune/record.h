@@ -17,7 +17,7 @@ enum class RecordKind {
   kScheme,   ///< how a model's layers are cut, and what each segment is run with
 };
 
-/// One candidate's time, or why it can't be used.
+/// One candidate's time, or what is wrong with its numbers.
 struct MeasuredChoice {
   double microseconds = 0;
   std::string failure;

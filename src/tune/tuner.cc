@@ -51,7 +51,8 @@ class RememberingLandscape : public BenchLandscape {
     }
     const auto measured = known->second.find(choice);
     if (measured != known->second.end())
-      return {measured->second.microseconds, measured->second.failure};
+      return {measured->second.microseconds, measured->second.failure,
+              !measured->second.failure.empty()};
     return BenchLandscape::measure(range, choice, incumbent, incumbent_us);
   }
 
@@ -72,7 +73,8 @@ Record segment_record(const std::string& key, const SegmentMemo& segment, const 
   record.microseconds = *segment.best_us();
   for (std::size_t i = 0; i < segment.candidates().size(); ++i) {
     const auto& measured = segment.measured(i);
-    if (!measured) continue;
+    // Memory, time and the driver may do better the next time.
+    if (!measured || !(measured->ok() || measured->wrong)) continue;
     record.measured[segment.candidates()[i].choice] = {measured->microseconds, measured->failure};
     if (i == 0 && measured->ok()) record.untuned_microseconds = measured->microseconds;
   }

@@ -86,11 +86,14 @@ void prepare_child() {
 }
 
 Json measurement_json(const Measurement& measurement) {
-  return {{"microseconds", measurement.microseconds}, {"failure", measurement.failure}};
+  return {{"microseconds", measurement.microseconds},
+          {"failure", measurement.failure},
+          {"wrong", measurement.wrong}};
 }
 
 Measurement read_measurement(const Json& json) {
-  return {json.at("microseconds").get<double>(), json.at("failure").get<std::string>()};
+  return {json.at("microseconds").get<double>(), json.at("failure").get<std::string>(),
+          json.at("wrong").get<bool>()};
 }
 
 Range read_range(const Json& json) { return {json.at(0).get<int>(), json.at(1).get<int>()}; }

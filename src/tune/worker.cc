@@ -149,8 +149,8 @@ Json answer_to(Bench& bench, const Json& request) {
 }
 
 /// For a bench that could not be made.
-void send_error(int descriptor, const Error& error) {
-  const Json answer = {{"error", error.what()}, {"code", static_cast<int>(error.code())}};
+void send_error(int descriptor, ErrorCode code, const std::string& what) {
+  const Json answer = {{"error", what}, {"code", static_cast<int>(code)}};
   send_message(descriptor, answer.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -160,7 +160,9 @@ void serve(const std::function<std::unique_ptr<Bench>()>& make_bench, int descri
   try {
     serve(*make_bench(), descriptor);
   } catch (const Error& error) {
-    send_error(descriptor, error);
+    send_error(descriptor, error.code(), error.what());
+  } catch (const std::exception& error) {
+    send_error(descriptor, ErrorCode::kInternal, error.what());
   }
 }
 
@@ -196,7 +198,11 @@ StartChild fork_child(std::function<std::unique_ptr<Bench>()> make_bench) {
     }
     prepare_child();
     ::close(ours);
-    serve(make_bench, theirs);
+    try {
+      serve(make_bench, theirs);
+    } catch (...) {
+      ::_exit(1);  // never into what the parent does
+    }
     ::_exit(0);
   };
 }

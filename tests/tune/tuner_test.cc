@@ -312,6 +312,14 @@ TEST_F(Tuner, SaysWhyTheMeasuringProcessDoesNotStart) {
     EXPECT_EQ(error.code(), ErrorCode::kNotFound);
     EXPECT_THAT(error.what(), HasSubstr("GPU 0: there is none"));
   }
+  const auto starved = []() -> std::unique_ptr<Bench> { throw std::bad_alloc(); };
+  try {
+    Worker worker(fork_child(starved), {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+    EXPECT_THAT(error.what(), HasSubstr("bad_alloc"));
+  }
   EXPECT_THROW(Worker(execute_child({"/nowhere/stof"}), {}), Error);
 }
 

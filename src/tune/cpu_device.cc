@@ -27,9 +27,9 @@ class CpuPrepared : public Prepared {
  public:
   CpuPrepared(const graph::Graph& graph, const fusion::Segment& segment,
               const fusion::Choice& choice, const std::vector<void*>& addresses,
-              const BatchShape& batch, cpu::PackedWeights& weights)
+              const BatchShape& batch)
       : rows_(batch.rows()) {
-    cpu::SegmentBindings bindings{addresses, &slot_, &weights};
+    cpu::SegmentBindings bindings{addresses, &slot_, &weights_};
     if (segment.family == fusion::Family::kAttention) {
       attention_ = plan_varlen_attention(*exec::attention_problem(graph), batch.mask, batch.offsets,
                                          batch.offsets);
@@ -43,6 +43,8 @@ class CpuPrepared : public Prepared {
  private:
   std::int64_t rows_;
   cpu::AttentionSlot slot_;
+  /// Packed by address, where something else may lie the next time.
+  cpu::PackedWeights weights_;
   std::optional<VarlenPlan> attention_;
   std::unique_ptr<cpu::SegmentRunner> runner_;
 };
@@ -86,9 +88,7 @@ class CpuDevice : public Device {
                                     const fusion::Choice& choice,
                                     const std::vector<void*>& addresses,
                                     const BatchShape& batch) override {
-    // Weights are packed by address; what lay there before may have been something else.
-    packed_.push_back(std::make_unique<cpu::PackedWeights>());
-    return std::make_unique<CpuPrepared>(graph, segment, choice, addresses, batch, *packed_.back());
+    return std::make_unique<CpuPrepared>(graph, segment, choice, addresses, batch);
   }
 
   void synchronize() override {}
@@ -135,7 +135,6 @@ class CpuDevice : public Device {
  private:
   int num_threads_;
   cpu::ThreadScope threads_;
-  std::vector<std::unique_ptr<cpu::PackedWeights>> packed_;
 };
 
 }  // namespace

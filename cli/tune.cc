@@ -104,8 +104,12 @@ void print_text(const tune::TuneResult& result, const tune::Database& database) 
                                                          : "not timed",
                     i == search.chosen ? "chosen" : ""});
   }
-  print_out("{}\n{} is kept in {}; stof explain shows it\n", format_table(rows),
-            result.scheme.hex(), database.folder());
+  if (search.usable)
+    print_out("{}\n{} is kept in {}; stof explain shows it\n", format_table(rows),
+              result.scheme.hex(), database.folder());
+  else
+    print_out("{}\nno scheme is kept: none is known to run; give it a larger --budget\n",
+              format_table(rows));
 }
 
 void tune_model(const TuneOptions& options, const Program& program) {

@@ -37,7 +37,7 @@ struct RunOptions {
 
 /// Refuses what has no meaning beside --prompt: options are honoured or refused.
 void continue_prompt(RunOptions& options, const CLI::App& command, const Program& program) {
-  for (const char* name : {"TEXT", "--file", "--task", "--batch", "--output"})
+  for (const char* name : {"TEXT", "--file", "--task", "--tune", "--batch", "--output"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --prompt",
                name);
   STOF_CHECK(options.device != "cuda", kUnsupported,

@@ -205,6 +205,7 @@ TEST(Run, RefusesOptionsThatGenerationHasNot) {
   };
   EXPECT_THAT(refusal({"a text"}), StartsWith("TEXT: expected none beside --prompt"));
   EXPECT_THAT(refusal({"--batch", "2"}), StartsWith("--batch: expected none"));
+  EXPECT_THAT(refusal({"--tune", "off"}), StartsWith("--tune: expected none"));
   EXPECT_THAT(refusal({"--device", "cuda"}), StartsWith("--device"));
   EXPECT_THAT(refusal({"--dtype", "fp16"}), StartsWith("--dtype"));
   EXPECT_THAT(refusal({"--model", "no-such.gguf"}), StartsWith("--model: no-such.gguf"));

@@ -124,6 +124,7 @@ void* DeviceBench::fill(ValueId id) {
 
 const std::vector<std::vector<void*>>& DeviceBench::address_sets(const fusion::Segment& segment) {
   if (memory_->first == segment.first && memory_->last == segment.last) return memory_->sets;
+  memory_->first = graph::kNoId;  // where memory runs out below, the sets are nobody's
   memory_->sets.clear();
   memory_->of_segment.clear();
   const std::vector<ValueId> ids = touched(*graph_, segment);

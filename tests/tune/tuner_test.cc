@@ -83,7 +83,10 @@ class FaultyDevice : public Device {
     return cpu_->untuned_scheme(graph);
   }
   bool is_library(const std::string& family) const override { return cpu_->is_library(family); }
-  std::shared_ptr<void> allocate(std::size_t bytes) override { return cpu_->allocate(bytes); }
+  std::shared_ptr<void> allocate(std::size_t bytes) override {
+    if (bytes == bytes_lacking) throw Error(ErrorCode::kOutOfMemory, "planted: no memory");
+    return cpu_->allocate(bytes);
+  }
   void upload(void* to, const void* from, std::size_t bytes) override {
     cpu_->upload(to, from, bytes);
   }
@@ -144,6 +147,9 @@ class FaultyDevice : public Device {
   };
 
   std::unique_ptr<Device> cpu_;
+
+ public:
+  std::size_t bytes_lacking = 0;  ///< so many are never to be had
 };
 
 class Tuner : public ::testing::Test {
@@ -287,6 +293,21 @@ TEST_F(Tuner, DropsChoicesWhoseNumbersAreWrongWhenLoaded) {
   EXPECT_LT(lacking.choices.size(), tuned.choices.size());
   TunedScheme unlucky = with_products_by("no memory");
   EXPECT_THROW(revalidate(small_problem(), device, unlucky), Error);
+}
+
+TEST_F(Tuner, MeasuresOnWhenMemoryRanOutForOneSegment) {
+  auto owned = std::make_unique<FaultyDevice>();
+  FaultyDevice& device = *owned;
+  DeviceBench bench(std::move(owned), small_problem());
+  const auto measure = [&](Range range) {
+    return bench.measure(range, bench.candidates(range).back().choice, nullptr, 0).failure;
+  };
+  const Range embedding{0, 0}, next{1, 1};
+  EXPECT_EQ(measure(embedding), "");
+  device.bytes_lacking = 200 * 32 * 4;  // of a value of 32 columns; the validator asks for more
+  EXPECT_EQ(measure(next), "planted: no memory");
+  device.bytes_lacking = 0;
+  EXPECT_EQ(measure(embedding), "");
 }
 
 TEST_F(Tuner, KeepsFinishedRecordsWhenInterrupted) {

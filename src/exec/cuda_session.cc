@@ -153,24 +153,32 @@ ExecutionPlan CudaSession::plan(std::int64_t rows) const {
   Graph graph = graph_of_(bucket_rows(rows));
   SessionOptions options = options_;
   options.tuned = nullptr;
+  const auto allows = [this](const std::string& family) {
+    return options_.switches.allows(family);
+  };
   if (!options.scheme && options_.tuned && options.switches.fuse && graph.num_layers() > 0) {
     if (const std::optional<TunedSegments> tuned = options_.tuned(graph)) {
-      // Tuning may have taken any candidate, so all are asked for.
+      // Tuning may have taken any candidate; but only the families that it took are asked for, as a
+      // library that it did not take need not be here.
       options.tuned = [&tuned](const Graph&) { return tuned; };
-      return make_plan(std::move(graph), options,
-                       [this](const Graph& g, const fusion::Segment& segment) {
-                         return cuda::candidates(g, segment, device_);
-                       });
+      return make_plan(
+          std::move(graph), options, [&](const Graph& g, const fusion::Segment& segment) {
+            const auto choice = tuned->choices.find(segment_hash(g, segment));
+            if (choice != tuned->choices.end() && allows(choice->second.family)) {
+              std::vector<fusion::Choice> list = cuda::first_candidates(
+                  g, segment, device_,
+                  [&](const std::string& family) { return family == choice->second.family; });
+              if (std::find(list.begin(), list.end(), choice->second) != list.end()) return list;
+            }
+            return cuda::first_candidates(g, segment, device_, allows);
+          });
     }
   }
   if (!options.scheme && graph.num_layers() > 0)
     options.scheme = untuned_cuda_scheme(graph, device_, options.switches);
-  return make_plan(
-      std::move(graph), options, [this](const Graph& g, const fusion::Segment& segment) {
-        return cuda::first_candidates(g, segment, device_, [this](const std::string& family) {
-          return options_.switches.allows(family);
-        });
-      });
+  return make_plan(std::move(graph), options, [&](const Graph& g, const fusion::Segment& segment) {
+    return cuda::first_candidates(g, segment, device_, allows);
+  });
 }
 
 CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {

@@ -97,10 +97,14 @@ Database::Database(std::string folder, const std::vector<std::string>& shipped)
 
 Database Database::standard() { return Database(cache_folder() + "/tuning", shipped_archives()); }
 
-std::optional<FoundRecord> Database::find(RecordKind kind, const std::string& key,
-                                          const Environment& environment, std::int64_t rows,
-                                          bool warn) const {
-  Picker picker{rows, std::nullopt, std::nullopt};
+/// Those of the folder, without the library's.
+std::vector<Record> Database::read(RecordKind kind, const std::string& key) const {
+  std::vector<Record> records;
+  if (read_) {
+    for (const Record& record : *read_)
+      if (record.kind == kind && record.key == key) records.push_back(record);
+    return records;
+  }
   std::vector<std::string> paths;
   std::error_code ignored;
   for (const auto& file : fs::directory_iterator(folder_, ignored)) {
@@ -110,12 +114,28 @@ std::optional<FoundRecord> Database::find(RecordKind kind, const std::string& ke
   }
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) {
-    const DatabaseEntry entry = read_entry(path);
+    DatabaseEntry entry = read_entry(path);
     if (!entry.record)
       log_warn("{}; the record is ignored, tuning again replaces it", entry.problem);
     else if (entry.record->kind == kind)
-      picker.offer(*entry.record, environment, false);
+      records.push_back(std::move(*entry.record));
   }
+  return records;
+}
+
+Database Database::snapshot(RecordKind kind, const std::string& key) const {
+  Database copy(folder_);
+  copy.read_ = read(kind, key);
+  for (const Record& record : shipped_)
+    if (record.kind == kind && record.key == key) copy.shipped_.push_back(record);
+  return copy;
+}
+
+std::optional<FoundRecord> Database::find(RecordKind kind, const std::string& key,
+                                          const Environment& environment, std::int64_t rows,
+                                          bool warn) const {
+  Picker picker{rows, std::nullopt, std::nullopt};
+  for (const Record& record : read(kind, key)) picker.offer(record, environment, false);
   if (!picker.found)
     for (const Record& record : shipped_)
       if (record.kind == kind && record.key == key)
@@ -143,6 +163,7 @@ void Database::store(const Record& record) const {
 
 bool Database::empty() const {
   if (!shipped_.empty()) return false;
+  if (read_) return read_->empty();
   std::error_code ignored;
   for (const auto& file : fs::directory_iterator(folder_, ignored))
     if (file.path().extension() == kExtension) return false;

@@ -38,6 +38,8 @@ class Database {
   std::optional<FoundRecord> find(RecordKind kind, const std::string& key,
                                   const Environment& environment, std::int64_t rows = 0,
                                   bool warn = true) const;
+  /// The records of one kind and key alone, read now: find() and empty() then look at no file.
+  Database snapshot(RecordKind kind, const std::string& key) const;
   /// Merges the record into what is there. Throws Io where the folder can't be written.
   void store(const Record& record) const;
 
@@ -51,7 +53,10 @@ class Database {
   const std::string& folder() const { return folder_; }
 
  private:
+  std::vector<Record> read(RecordKind kind, const std::string& key) const;
+
   std::string folder_;
+  std::optional<std::vector<Record>> read_;  ///< of a snapshot
   std::vector<Record> shipped_;
 };
 

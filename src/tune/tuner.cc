@@ -196,24 +196,43 @@ std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Databa
   }
 }
 
+Database records_of_model(const TuningProblem& problem, const Database& database) {
+  return database.snapshot(RecordKind::kScheme, model_key(problem));
+}
+
 void revalidate(const TuningProblem& problem, Device& device, TunedScheme& tuned) {
+  Verdicts none;
+  revalidate(
+      problem, [&]() -> Device& { return device; }, tuned, none);
+}
+
+void revalidate(const TuningProblem& problem, const std::function<Device&()>& device,
+                TunedScheme& tuned, Verdicts& known) {
   const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(problem.batch.rows())));
-  Validator validator(device, problem.graph_of, problem.batch.mask, {{0, 2, 5}});
+  std::optional<Validator> validator;
   for (const Range& range : strip.partition(tuned.scheme)) {
     const auto choice = tuned.choices.find(segment_hash(strip.graph(), strip.segment(range)));
     if (choice == tuned.choices.end()) continue;
-    std::string fault;
-    try {
-      fault = validator.check(range, choice->second);
-    } catch (const Error& error) {
-      // The machine's state is not the record's fault; all else would stop the session as well.
-      if (error.code() == ErrorCode::kOutOfMemory || error.code() == ErrorCode::kCuda) throw;
-      fault = error.what();
+    auto verdict = known.find({range, choice->second});
+    if (verdict == known.end()) {
+      // On the same few rows for every number of rows: what is found out holds for all.
+      if (!validator)
+        validator.emplace(device(), problem.graph_of, problem.batch.mask,
+                          std::vector<std::vector<std::int64_t>>{{0, 2, 5}});
+      std::string fault;
+      try {
+        fault = validator->check(range, choice->second);
+      } catch (const Error& error) {
+        // The machine's state is not the record's fault; all else would stop the session as well.
+        if (error.code() == ErrorCode::kOutOfMemory || error.code() == ErrorCode::kCuda) throw;
+        fault = error.what();
+      }
+      verdict = known.emplace(std::pair(range, choice->second), fault.empty()).first;
+      if (!fault.empty())
+        log_warn("tuning record {}: {} is not used for {}: {}", tuned.found.record.key,
+                 choice->second.text(), strip.operators(range), fault);
     }
-    if (fault.empty()) continue;
-    log_warn("tuning record {}: {} is not used for {}: {}", tuned.found.record.key,
-             choice->second.text(), strip.operators(range), fault);
-    tuned.choices.erase(choice);
+    if (!verdict->second) tuned.choices.erase(choice);
   }
 }
 

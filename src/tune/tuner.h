@@ -80,9 +80,19 @@ struct TunedScheme {
 std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Database& database,
                                       const Environment& environment);
 
+/// What load_tuned() looks at for this model, at any number of rows, read now.
+Database records_of_model(const TuningProblem& problem, const Database& database);
+
+/// Whether a choice was right for a segment of a model, so that each is run once.
+using Verdicts = std::map<std::pair<Range, fusion::Choice>, bool>;
+
 /// Runs what was loaded on a few rows and drops every choice whose numbers are wrong or that does
 /// not run, with one line each: a record may be intact and its kernel no longer. Throws OutOfMemory
 /// and Cuda, which are no fault of a record.
 void revalidate(const TuningProblem& problem, Device& device, TunedScheme& tuned);
+/// The same where some are known already, of this model under this mask at whatever rows. Asks for
+/// a device only when there is something to run.
+void revalidate(const TuningProblem& problem, const std::function<Device&()>& device,
+                TunedScheme& tuned, Verdicts& known);
 
 }  // namespace stof::tune

@@ -6,9 +6,11 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
+#include "model/tuned.h"
 #include "stof/error.h"
 #include "tune/cpu_device.h"
 #include "tune/worker.h"
@@ -293,6 +295,34 @@ TEST_F(Tuner, DropsChoicesWhoseNumbersAreWrongWhenLoaded) {
   EXPECT_LT(lacking.choices.size(), tuned.choices.size());
   TunedScheme unlucky = with_products_by("no memory");
   EXPECT_THROW(revalidate(small_problem(), device, unlucky), Error);
+}
+
+TEST_F(Tuner, SessionsReadAndRunARecordOnce) {
+  const char* const before = ::getenv("STOF_CACHE");
+  const std::string cache = before == nullptr ? "" : before;
+  ::setenv("STOF_CACHE", folder_.c_str(), 1);
+  {
+    Worker worker(cpu_child(), {});
+    TuneOptions options;
+    options.budget_seconds = 1;
+    tune(small_problem(), worker, Database(folder_ + "/tuning"), options);
+  }
+  int opened = 0;
+  const auto open = [&opened] {
+    ++opened;
+    return make_cpu_device(1);
+  };
+  const exec::TunedOf tuned = model::tuned_segments(small_graph, open);
+  const auto first = tuned(small_graph(200));
+  EXPECT_TRUE(first.has_value() && !first->choices.empty());
+  EXPECT_EQ(opened, 1);
+  std::filesystem::remove_all(folder_);
+  const auto fewer = tuned(small_graph(64));
+  EXPECT_TRUE(fewer.has_value() && fewer->choices.size() == first->choices.size());
+  EXPECT_EQ(opened, 1);
+  EXPECT_FALSE(model::tuned_segments(small_graph, open)(small_graph(200)).has_value());
+  EXPECT_EQ(opened, 1);
+  before == nullptr ? ::unsetenv("STOF_CACHE") : ::setenv("STOF_CACHE", cache.c_str(), 1);
 }
 
 TEST_F(Tuner, MeasuresOnWhenMemoryRanOutForOneSegment) {

@@ -173,7 +173,8 @@ def test_heads_that_are_read_past_torch_functions():
     attribute = lambda b, h, q, kv: (q * 1.5 >= kv) & ((h.T == 1) | (q - kv < 5))  # noqa: E731
     hidden = lambda b, h, q, kv: (q * 1.5 >= kv) & scripted(h, q - kv)  # noqa: E731
     want = lambda b, h, q, kv: (q * 1.5 >= kv) & ((h == 1) | (q - kv < 5))  # noqa: E731
-    for mask_mod in (attribute, hidden):
+    # On a GPU TorchScript fuses, and cannot run under torch.vmap: an error, no wrong mask.
+    for mask_mod in (attribute, hidden) if DEVICE == "cpu" else (attribute,):
         got = evaluation.evaluate(mask_mod, 1, 4, 23, 23, DEVICE).visible.expand(1, 4, 23, 23)
         q, kv = torch.arange(23)[:, None], torch.arange(23)[None]
         for h in range(4):

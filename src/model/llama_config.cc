@@ -30,7 +30,7 @@ void refuse_variants(const JsonFields& fields) {
 }
 
 std::string read_family(const JsonFields& fields) {
-  const std::string family = fields.string("model_type");
+  std::string family = fields.string("model_type");
   if (family != "llama" && family != "mistral" && family != "qwen2")
     fields.refuse("model_type", "\"llama\", \"mistral\" or \"qwen2\"");
   return family;

@@ -148,8 +148,12 @@ Json answer_to(Bench& bench, const Json& request) {
   return answer_end_to_end(bench, request);
 }
 
-/// For a bench that could not be made.
-void send_error(int descriptor, ErrorCode code, const std::string& what) {
+/// For a bench that could not be made. As the answer to the first request: who sends a message and
+/// ends at once may be gone before the other side has asked.
+void answer_error(int descriptor, ErrorCode code, const std::string& what) {
+  constexpr double kForever = 1e8;
+  std::string request;
+  if (receive_message(descriptor, &request, kForever) != Received::kMessage) return;
   const Json answer = {{"error", what}, {"code", static_cast<int>(code)}};
   send_message(descriptor, answer.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
@@ -160,9 +164,9 @@ void serve(const std::function<std::unique_ptr<Bench>()>& make_bench, int descri
   try {
     serve(*make_bench(), descriptor);
   } catch (const Error& error) {
-    send_error(descriptor, error.code(), error.what());
+    answer_error(descriptor, error.code(), error.what());
   } catch (const std::exception& error) {
-    send_error(descriptor, ErrorCode::kInternal, error.what());
+    answer_error(descriptor, ErrorCode::kInternal, error.what());
   }
 }
 

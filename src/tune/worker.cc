@@ -148,10 +148,11 @@ Json answer_to(Bench& bench, const Json& request) {
   return answer_end_to_end(bench, request);
 }
 
+constexpr double kForever = 1e8;  // seconds: a child waits for as long as its parent lives
+
 /// For a bench that could not be made. As the answer to the first request: who sends a message and
 /// ends at once may be gone before the other side has asked.
 void answer_error(int descriptor, ErrorCode code, const std::string& what) {
-  constexpr double kForever = 1e8;
   std::string request;
   if (receive_message(descriptor, &request, kForever) != Received::kMessage) return;
   const Json answer = {{"error", what}, {"code", static_cast<int>(code)}};
@@ -171,7 +172,6 @@ void serve(const std::function<std::unique_ptr<Bench>()>& make_bench, int descri
 }
 
 void serve(Bench& bench, int descriptor) {
-  constexpr double kForever = 1e8;
   std::string text;
   while (receive_message(descriptor, &text, kForever) == Received::kMessage) {
     Json answer;

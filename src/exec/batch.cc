@@ -48,11 +48,18 @@ void add_tuned(const Graph& graph, const fusion::Scheme& scheme, const TunedSegm
 }  // namespace
 
 ExecutionPlan make_plan(Graph graph, const SessionOptions& options,
-                        const CandidatesOf& candidates_of) {
+                        const CandidatesOf& all_candidates_of) {
   auto shared = std::make_shared<const Graph>(std::move(graph));
   const bool fuses = options.switches.fuse && shared->num_layers() > 0;
   std::optional<TunedSegments> tuned;
   if (fuses && !options.scheme && options.tuned) tuned = options.tuned(*shared);
+  const CandidatesOf candidates_of = [&](const Graph& g, const fusion::Segment& segment) {
+    std::vector<fusion::Choice> candidates = all_candidates_of(g, segment);
+    if (!tuned || tuned->rejected.empty()) return candidates;
+    const auto rejected = tuned->rejected.find(segment_hash(g, segment));
+    if (rejected != tuned->rejected.end()) std::erase(candidates, rejected->second);
+    return candidates;
+  };
   fusion::Scheme scheme;
   if (fuses && options.scheme)
     scheme = *options.scheme;

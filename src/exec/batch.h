@@ -35,6 +35,7 @@ struct RunTiming {
 struct TunedSegments {
   fusion::Scheme scheme;
   Choices choices;
+  Choices rejected;  ///< that gave wrong numbers here: not taken untuned either
 };
 
 /// What tuning found for the graph, if anything.

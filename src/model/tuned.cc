@@ -46,7 +46,7 @@ exec::TunedOf tuned_segments(exec::GraphOf graph_of,
     std::optional<exec::TunedSegments> segments;
     if (auto tuned = load_tuned(problem, *known->records, *known->environment)) {
       revalidate(problem, open, *tuned, known->verdicts);
-      segments = {tuned->scheme, tuned->choices};
+      segments = {tuned->scheme, tuned->choices, tuned->rejected};
     }
     return known->by_rows.emplace(rows, std::move(segments)).first->second;
   };

@@ -232,7 +232,7 @@ void revalidate(const TuningProblem& problem, const std::function<Device&()>& de
         log_warn("tuning record {}: {} is not used for {}: {}", tuned.found.record.key,
                  choice->second.text(), strip.operators(range), fault);
     }
-    if (!verdict->second) tuned.choices.erase(choice);
+    if (!verdict->second) tuned.rejected.insert(tuned.choices.extract(choice));
   }
 }
 

@@ -74,7 +74,8 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
 struct TunedScheme {
   fusion::Scheme scheme;
   exec::Choices choices;
-  std::int64_t rows = 0;  ///< that were tuned for
+  exec::Choices rejected;  ///< by revalidate()
+  std::int64_t rows = 0;   ///< that were tuned for
   FoundRecord found;
 };
 std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Database& database,

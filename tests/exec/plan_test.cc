@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -123,6 +124,26 @@ TEST(Plan, TakesChoicesByContentForEveryLayer) {
   for (const PlannedSegment& planned : after.segments())
     changed += planned.choice.text() == "onednn packed=0";
   EXPECT_EQ(changed, 3);  // once a layer
+}
+
+TEST(Plan, TakesNoChoiceThatTuningRejected) {
+  SessionOptions options = options_of("");
+  const ExecutionPlan before = make_plan(tiny_graph(), options, cpu::candidates);
+  const auto product =
+      std::find_if(before.segments().begin(), before.segments().end(),
+                   [](const PlannedSegment& planned) { return planned.choice.family == "onednn"; });
+  ASSERT_NE(product, before.segments().end());
+  options.tuned = [&](const graph::Graph&) {
+    return TunedSegments{before.scheme(), {}, {{product->hash, product->choice}}};
+  };
+  const ExecutionPlan after = make_plan(tiny_graph(), options, cpu::candidates);
+  int asked = 0;
+  for (const PlannedSegment& planned : after.segments()) {
+    if (planned.hash != product->hash) continue;
+    ++asked;
+    EXPECT_NE(planned.choice, product->choice);
+  }
+  EXPECT_EQ(asked, 3);  // once a layer
 }
 
 TEST(Plan, RefusesASchemeThatNothingRuns) {

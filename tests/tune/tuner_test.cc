@@ -283,6 +283,8 @@ TEST_F(Tuner, DropsChoicesWhoseNumbersAreWrongWhenLoaded) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("unwritten chunk="));
   EXPECT_LT(tuned.choices.size(), count);
   for (const auto& [hash, choice] : tuned.choices) EXPECT_NE(choice.family, "unwritten");
+  EXPECT_EQ(tuned.choices.size() + tuned.rejected.size(), count);
+  for (const auto& [hash, choice] : tuned.rejected) EXPECT_EQ(choice.family, "unwritten");
 
   // As if parameters were missing.
   const auto with_products_by = [&](const char* family) {

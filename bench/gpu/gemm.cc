@@ -59,7 +59,7 @@ constexpr std::int64_t kRows[] = {128, 4096, 2048, 32768};
 struct Kind {
   const char* name;
   std::vector<Step> steps;
-  cuda::Epilogue library;
+  cuda::Epilogue cublaslt;
   bool residual;
 };
 Kind kind_of(char letter) {
@@ -175,8 +175,8 @@ class Bench {
         std::printf("    %s %s: %s\n", impl, config.c_str(), error.what());
       }
     };
-    cuda::GemmShape shape{p.element, rows, p.in, p.out, kind.library, kind.residual};
-    const CUdeviceptr bias = kind.library == cuda::Epilogue::kNone ? 0 : bias_.address();
+    cuda::GemmShape shape{p.element, rows, p.in, p.out, kind.cublaslt, kind.residual};
+    const CUdeviceptr bias = kind.cublaslt == cuda::Epilogue::kNone ? 0 : bias_.address();
     std::vector<cuda::Gemm> library;
     for (const cuda::GemmAlgorithm& algorithm : planner_.algorithms(shape))
       library.push_back(planner_.plan(shape, algorithm, bias));
@@ -210,7 +210,8 @@ class Bench {
     for (const auto& timed : all) {
       auto& fastest = fastest_[{product.group, product.name, kind.name, rows}];
       if (timed->impl() == "own_early" && fastest.own.empty()) fastest.own = timed->config();
-      if (timed->impl() == "cublaslt" && fastest.library.empty()) fastest.library = timed->config();
+      if (timed->impl() == "cublaslt" && fastest.cublaslt.empty())
+        fastest.cublaslt = timed->config();
     }
   }
 
@@ -222,7 +223,7 @@ class Bench {
     constexpr int kLayers = 12;
     struct Part {
       const Product* product;
-      char own, library;
+      char own, cublaslt;
     };
     const Part parts[] = {{&kProducts[0], 'b', 'b'},
                           {&kProducts[1], 'r', 'b'},
@@ -250,9 +251,9 @@ class Bench {
                                   i % 2 == 0 ? y_.address() : x_.address(), bias_.address()};
       if (p.has(Step::kResidual)) operands.residual = residual_.address();
       own.push_back(cuda::Sm90Gemm(p, config, device_).bind(operands));
-      const Kind kind = kind_of(part.library);
-      const cuda::GemmShape shape{p.element, rows, p.in, p.out, kind.library, kind.residual};
-      const std::string text = fastest(part.library).library;
+      const Kind kind = kind_of(part.cublaslt);
+      const cuda::GemmShape shape{p.element, rows, p.in, p.out, kind.cublaslt, kind.residual};
+      const std::string text = fastest(part.cublaslt).cublaslt;
       library.push_back(
           planner_.plan(shape, planner_.algorithms(shape)[std::stoul(text.substr(text.find(' ')))],
                         bias_.address()));
@@ -286,7 +287,7 @@ class Bench {
 
  private:
   struct Fastest {
-    std::string own, library;
+    std::string own, cublaslt;
   };
 
   std::vector<codegen::GemmConfig> tried(const cuda::GemmProblem& problem) const {

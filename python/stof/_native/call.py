@@ -8,7 +8,7 @@ import re
 from typing import Any, Callable
 
 from ..errors import BY_STATUS, InternalError, InvalidArgument
-from .library import library
+from .shared_library import library
 
 
 #: The C interface's names in messages, and what they are called here.

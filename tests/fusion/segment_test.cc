@@ -11,6 +11,7 @@
 #include "fusion/choice.h"
 #include "fusion/cost.h"
 #include "fusion/initial.h"
+#include "graph/tiny_config.h"
 #include "model/bert_graph.h"
 #include "stof/error.h"
 
@@ -18,24 +19,12 @@ namespace stof::fusion {
 namespace {
 
 using graph::GraphBuilder;
+using graph::tiny_config;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr DType kF32 = DType::kFloat32;
-
-model::BertConfig tiny_config() {
-  model::BertConfig config;
-  config.hidden_size = 8;
-  config.num_layers = 2;
-  config.num_heads = 2;
-  config.intermediate_size = 12;
-  config.vocab_size = 20;
-  config.max_positions = 16;
-  config.num_segments = 2;
-  config.layer_norm_eps = 1e-5f;
-  return config;
-}
 
 std::vector<Step> steps_of(const Segment& segment) {
   std::vector<Step> steps;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "graph/tiny_config.h"
 #include "model/bert_graph.h"
 #include "stof/error.h"
 
@@ -20,19 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr DType kF32 = DType::kFloat32;
-
-model::BertConfig tiny_config() {
-  model::BertConfig config;
-  config.hidden_size = 8;
-  config.num_layers = 2;
-  config.num_heads = 2;
-  config.intermediate_size = 12;
-  config.vocab_size = 20;
-  config.max_positions = 16;
-  config.num_segments = 2;
-  config.layer_norm_eps = 1e-5f;
-  return config;
-}
 
 TEST(Graph, HasBertsOperatorsInTheirOrder) {
   const Graph graph = model::build_bert_graph(tiny_config(), 5, DType::kBFloat16);

@@ -21,20 +21,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr double kTolerance = 1e-5;
-
-/// Largest difference over the largest value.
-double relative_error(const Tensor& actual, const Tensor& expected) {
-  EXPECT_EQ(actual.shape(), expected.shape());
-  double worst = 0, largest = 0;
-  for (std::size_t i = 0; i < expected.as<float>().size(); ++i) {
-    const double a = actual.as<float>()[i], e = expected.as<float>()[i];
-    worst = std::max(worst, std::isfinite(a) ? std::abs(a - e) : INFINITY);
-    largest = std::max(largest, std::abs(e));
-  }
-  return worst / largest;
-}
-
 /// A checkpoint's tensors under the names of its graph.
 std::map<std::string, Tensor> by_graph_name(const LlamaWeights& weights,
                                             const LlamaConfig& config) {

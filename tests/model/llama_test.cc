@@ -33,20 +33,6 @@ std::string error_of(const std::function<void()>& action) {
   return "nothing was thrown";
 }
 
-/// Largest difference over the largest value.
-double relative_error(const Tensor& actual, const Tensor& expected) {
-  EXPECT_EQ(actual.shape(), expected.shape());
-  double worst = 0, largest = 0;
-  for (std::size_t i = 0; i < expected.as<float>().size(); ++i) {
-    const double a = actual.as<float>()[i], e = expected.as<float>()[i];
-    worst = std::max(worst, std::isfinite(a) ? std::abs(a - e) : INFINITY);
-    largest = std::max(largest, std::abs(e));
-  }
-  return worst / largest;
-}
-
-constexpr double kTolerance = 1e-5;
-
 /// A team costs more than it gains on models this small.
 GenerateOptions one_thread() {
   GenerateOptions options;

@@ -1,6 +1,10 @@
 #pragma once
 // The cases of tools/make_golden_llama.py as Hugging Face folders and GGUF files.
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -142,5 +146,20 @@ class GgufWriter {
   std::string values_, infos_, data_;
   std::uint64_t num_values_ = 0, num_tensors_ = 0;
 };
+
+/// Of relative_error().
+constexpr double kTolerance = 1e-5;
+
+/// Largest difference over the largest value.
+inline double relative_error(const Tensor& actual, const Tensor& expected) {
+  EXPECT_EQ(actual.shape(), expected.shape());
+  double worst = 0, largest = 0;
+  for (std::size_t i = 0; i < expected.as<float>().size(); ++i) {
+    const double a = actual.as<float>()[i], e = expected.as<float>()[i];
+    worst = std::max(worst, std::isfinite(a) ? std::abs(a - e) : INFINITY);
+    largest = std::max(largest, std::abs(e));
+  }
+  return worst / largest;
+}
 
 }  // namespace stof::model

@@ -34,7 +34,8 @@ const char* function_of(GemmStep step) {
   }
 }
 
-/// Calls of the epilogue's members, one a step.
+}  // namespace
+
 std::string emit_steps(const std::vector<GemmStep>& steps) {
   std::string text, values = "values";
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -77,8 +78,6 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
   }
   return text + fmt::format("    epilogue.store({});\n", values);
 }
-
-}  // namespace
 
 std::string_view to_string(GemmStep step) {
   constexpr std::string_view kNames[] = {"bias",           "relu",       "gelu_erf", "gelu_tanh",

@@ -78,6 +78,10 @@ struct GemmConfig {
 /// Empty, or why no kernel does these steps in this order.
 std::string problem_of(const std::vector<GemmStep>& steps);
 
+/// The body of a kernel's `Steps::apply(epilogue, values)`: calls of the epilogue's members, one a
+/// step, then of store(). A norm is left to the kernel, and nothing stored before it.
+std::string emit_steps(const std::vector<GemmStep>& steps);
+
 /// The translation unit; its entry is `gemm`.
 std::string emit_gemm(const GemmConfig& config);
 

@@ -8,6 +8,7 @@
 #include "gemm/sm90/config.cuh"
 #include "gemm/sm90/producer.cuh"
 #include "gemm/sm90/row_norm.cuh"
+#include "gemm/value_steps.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/matrix.cuh"
@@ -94,37 +95,29 @@ class GemmEpilogue {
     }
   }
 
-  // The steps, on a chunk's values as wgmma leaves them: of eight columns j a thread has values 4j to
-  // 4j+3, columns 2*(lane%4) and the next of rows lane/4 (the first two) and lane/4 + 8.
+  // The steps, on a chunk's values.
 
   template <int kCount>
   __device__ __forceinline__ void add_bias(float (&values)[kCount]) const {
-#pragma unroll
-    for (int j = 0; j < kCount / 4; ++j) {
-      const float2 bias = vector_pair(0, tile_column(4 * j) + 2 * (lane_ & 3));
-      values[4 * j] += bias.x, values[4 * j + 1] += bias.y;
-      values[4 * j + 2] += bias.x, values[4 * j + 3] += bias.y;
-    }
+    values::add_columns(values, [&](int j) {
+      return vector_pair(0, tile_column(4 * j) + 2 * (lane_ & 3));
+    });
   }
 
   template <int kCount, class Function>
   __device__ __forceinline__ void activate(float (&values)[kCount], const Function& function) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] = function(values[i]);
+    values::activate(values, function);
   }
 
-  /// The first half are gates of the second.
   template <int kCount, class Function>
   __device__ __forceinline__ void gate(const float (&values)[2 * kCount], float (&gated)[kCount],
                                        const Function& function) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) gated[i] = function(values[i]) * values[kCount + i];
+    values::gate(values, gated, function);
   }
 
   template <int kCount>
   __device__ __forceinline__ void scale_rows(float (&values)[kCount]) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] *= scale_[i >> 1 & 1];
+    values::scale_rows(values, scale_);
   }
 
   template <int kCount>
@@ -137,11 +130,7 @@ class GemmEpilogue {
 #pragma unroll
     for (int pair = 0; pair < kCount / 8; ++pair)
       ptx::load_matrices(&words[4 * pair], matrix_row(buffer, pair));
-#pragma unroll
-    for (int i = 0; i < kCount / 2; ++i) {
-      values[2 * i] += Element::low(words[i]);
-      values[2 * i + 1] += Element::high(words[i]);
-    }
+    values::add_words<Element>(values, words);
     if constexpr (D::kNorm) {  // nothing is stored from this buffer yet
       ptx::fence_copies();     // every lane has its part before more is copied there
       __syncwarp();
@@ -154,15 +143,7 @@ class GemmEpilogue {
   __device__ __forceinline__ void count(const float (&values)[kCount]) {
     // Columns past the matrix hold zeros and an activation of the bias, which is not to be counted.
     const i32 left = params_.columns / (D::kGate ? 2 : 1) - tile_.n * D::kOutN - chunk_ * D::kChunk;
-#pragma unroll
-    for (int j = 0; j < kCount / 4; ++j) {
-      if (8 * j >= left) continue;
-#pragma unroll
-      for (int i = 4 * j; i < 4 * j + 4; ++i) {
-        sum_[i >> 1 & 1] += values[i];
-        squares_[i >> 1 & 1] += values[i] * values[i];
-      }
-    }
+    values::count(values, left, sum_, squares_);
   }
 
   template <int kCount>
@@ -251,14 +232,10 @@ class GemmEpilogue {
   __device__ __forceinline__ void store_statistics(i32 row) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-#pragma unroll
-      for (int offset = 1; offset < 4; offset <<= 1) {
-        sum_[r] += __shfl_xor_sync(~0u, sum_[r], offset);
-        squares_[r] += __shfl_xor_sync(~0u, squares_[r], offset);
-      }
+      const float sum = values::sum_of_four(sum_[r]), squares = values::sum_of_four(squares_[r]);
       if ((lane_ & 3) == 0 && row + 8 * r < params_.rows)
         params_.statistics[static_cast<i64>(row + 8 * r) * params_.tiles_n + tile_.n] =
-            make_float2(sum_[r], squares_[r]);
+            make_float2(sum, squares);
     }
   }
 

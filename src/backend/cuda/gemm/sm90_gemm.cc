@@ -56,14 +56,6 @@ CUtensorMap matrix_map(const char* name, DType element, CUdeviceptr data, std::i
   return map;
 }
 
-void check_operand(const char* name, CUdeviceptr address, bool wanted) {
-  STOF_CHECK((address != 0) == wanted, kInvalidArgument, "{}: expected {}, got {}", name,
-             wanted ? "device memory" : "none, since no step takes it",
-             wanted ? "none" : "an address");
-  STOF_CHECK(address % 16 == 0, kInvalidArgument, "{}: expected an address divisible by 16 bytes",
-             name);
-}
-
 /// Rows of x that are taken together while a column tile's W passes: where W is large, more, so
 /// that it is read from memory fewer times.
 constexpr std::int64_t kBandRows = 1024, kWideBandRows = 2048, kWide = 8192;
@@ -90,16 +82,7 @@ std::int64_t Sm90Gemm::statistics_columns() const { return ceil_div(problem_.out
 
 Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
   const GemmProblem& p = problem_;
-  check_operand("x", operands.x, true);
-  check_operand("weight", operands.weight, true);
-  check_operand("y", operands.y, true);
-  check_operand("bias", operands.bias, p.has(GemmStep::kBias));
-  check_operand("residual", operands.residual, p.has(GemmStep::kResidual));
-  check_operand("gamma", operands.gamma, p.has_norm());
-  check_operand("beta", operands.beta, p.has(GemmStep::kLayerNorm));
-  check_operand("row_scale", operands.row_scale, p.has(GemmStep::kRowScale));
-  check_operand("statistics", operands.statistics, p.has(GemmStep::kRowStatistics));
-
+  check_operands(p, operands);
   const auto stride = [](std::int64_t given, std::int64_t width) { return given ? given : width; };
   const std::int64_t width = p.y_columns();
   Sm90GemmCall call;

@@ -5,19 +5,9 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/gemm/configs.h"
+#include "backend/cuda/gemm/operands.h"
 
 namespace stof::cuda {
-
-/// Device memory, 16-byte aligned; what the problem's steps do not ask for is 0. y may be residual
-/// itself, and must overlap nothing else.
-struct GemmOperands {
-  CUdeviceptr x = 0, weight = 0, y = 0;
-  CUdeviceptr bias = 0;             ///< [out]
-  CUdeviceptr residual = 0;         ///< elements [rows, y_columns]
-  CUdeviceptr row_scale = 0;        ///< float32 [rows]
-  CUdeviceptr gamma = 0, beta = 0;  ///< [out]; beta with LayerNorm only
-  CUdeviceptr statistics = 0;       ///< out: float32 [rows, statistics_columns(), 2]
-};
 
 /// A product with its operands bound. Immutable; launch() may be called from several threads.
 class Sm90GemmCall {

@@ -1,116 +1,15 @@
 // Products on Hopper with their steps in the same kernel.
 
-#include <optional>
-
 #include "backend/cuda/gemm/choice.h"
 #include "backend/cuda/gemm/sm90_gemm.h"
-#include "backend/cuda/segments/operands.h"
+#include "backend/cuda/segments/product.h"
 
 namespace stof::cuda {
 namespace {
 
-using codegen::GemmStep;
 using fusion::Choice;
 using fusion::Segment;
-using fusion::Step;
 using graph::Graph;
-using graph::kNoId;
-using graph::ValueId;
-
-struct Product {
-  GemmProblem problem;
-  ValueId x, weight, y, bias = kNoId, residual = kNoId, gamma = kNoId, beta = kNoId;
-};
-
-bool is_weight(const Graph& graph, ValueId id) {
-  return graph.value(id).kind == graph::ValueKind::kWeight;
-}
-
-/// None where the kernels have no such step or operand.
-std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
-  if (segment.family != fusion::Family::kGemm || segment.outputs.size() != 1) return std::nullopt;
-  Product product{{}, segment.inputs[0], segment.inputs[1], segment.outputs[0]};
-  const graph::Value &x = graph.value(product.x), &weight = graph.value(product.weight),
-                     &y = graph.value(product.y);
-  // Weight and bias are read before the kernel before has ended: it must not write them.
-  if (weight.dtype != x.dtype || y.dtype != x.dtype || y.shape.rank() != 2 ||
-      !is_dense(graph, product.weight) || !is_weight(graph, product.weight))
-    return std::nullopt;
-  // The copy engine reads and writes from multiples of 16 bytes.
-  const auto is_aligned = [&](ValueId id) { return graph.value(id).view_column % 8 == 0; };
-  if (!is_aligned(product.x) || !is_aligned(product.y)) return std::nullopt;
-  GemmProblem& problem = product.problem;
-  const auto stride = [&](ValueId id) {
-    const Dims& base = graph.value(graph.storage(id)).shape;
-    return base[base.rank() - 1];
-  };
-  problem.element = x.dtype;
-  problem.rows = x.shape[0];
-  problem.in = x.shape[1];
-  problem.out = weight.shape[0];
-  problem.x_stride = stride(product.x);
-  problem.y_stride = stride(product.y);
-  // Bias, gamma and beta are weights of one type.
-  bool typed = false;
-  const auto take_vector = [&](ValueId id, ValueId* taken) {
-    const DType dtype = graph.value(id).dtype;
-    const bool good =
-        *taken == kNoId && is_weight(graph, id) &&
-        (typed ? dtype == problem.bias : dtype == x.dtype || dtype == DType::kFloat32);
-    problem.bias = dtype;
-    typed = true;
-    *taken = id;
-    return good;
-  };
-  for (const fusion::EpilogueStep& step : segment.steps) switch (step.step) {
-      case Step::kBias:
-        if (!take_vector(step.operand, &product.bias)) return std::nullopt;
-        problem.steps.push_back(GemmStep::kBias);
-        break;
-      case Step::kLayerNorm:
-      case Step::kRmsNorm: {
-        const bool layer = step.step == Step::kLayerNorm;
-        if (!take_vector(step.operand, &product.gamma) ||
-            (layer && !take_vector(step.operand2, &product.beta)))
-          return std::nullopt;
-        problem.steps.push_back(layer ? GemmStep::kLayerNorm : GemmStep::kRmsNorm);
-        problem.epsilon = step.epsilon;
-        break;
-      }
-      case Step::kGate:  // of the product's own halves, gates first
-        if (segment.gate_view == kNoId || graph.value(segment.gate_view).view_column != 0 ||
-            graph.value(step.operand).view_column != problem.out / 2)
-          return std::nullopt;
-        problem.steps.push_back(GemmStep::kGate);
-        break;
-      case Step::kRelu:
-        problem.steps.push_back(GemmStep::kRelu);
-        break;
-      case Step::kGeluErf:
-        problem.steps.push_back(GemmStep::kGeluErf);
-        break;
-      case Step::kGeluTanh:
-        problem.steps.push_back(GemmStep::kGeluTanh);
-        break;
-      case Step::kSilu:
-        problem.steps.push_back(GemmStep::kSilu);
-        break;
-      case Step::kResidual:
-        if (product.residual != kNoId || graph.value(step.operand).dtype != x.dtype ||
-            !(graph.value(step.operand).shape == y.shape) || !is_aligned(step.operand))
-          return std::nullopt;
-        problem.steps.push_back(GemmStep::kResidual);
-        problem.residual_stride = stride(step.operand);
-        product.residual = step.operand;
-        break;
-      default:
-        return std::nullopt;
-    }
-  if ((segment.gate_view != kNoId) != problem.has(GemmStep::kGate) ||
-      !problem.unsupported().empty())
-    return std::nullopt;
-  return product;
-}
 
 std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device& device) {
   const std::optional<Product> product = product_of(graph, segment);
@@ -123,9 +22,8 @@ std::vector<Choice> choices(const Graph& graph, const Segment& segment, const De
 
 jit::CubinRequest kernel(const Graph& graph, const Segment& segment, const Choice& choice,
                          const Device& device) {
-  const std::optional<Product> product = product_of(graph, segment);
-  if (!product) refuse(graph, segment, choice, "a step or an operand is none of the kernels'");
-  const codegen::GemmConfig config = gemm_config_of(choice, product->problem);
+  const codegen::GemmConfig config =
+      gemm_config_of(choice, expect_product(graph, segment, choice).problem);
   return {config.name(), emit_gemm(config), device.facts().target()};
 }
 
@@ -141,21 +39,9 @@ class Runner final : public SegmentRunner {
 std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
                                     const Choice& choice, const SegmentBindings& bindings,
                                     const Device& device) {
-  const std::optional<Product> product = product_of(graph, segment);
-  if (!product) refuse(graph, segment, choice, "a step or an operand is none of the kernels'");
-  const codegen::GemmConfig config = gemm_config_of(choice, product->problem);
-  const auto address = [&](ValueId id) {
-    return id == kNoId ? CUdeviceptr{0} : matrix_of(graph, bindings, id).data;
-  };
-  GemmOperands operands;
-  operands.x = address(product->x);
-  operands.weight = address(product->weight);
-  operands.y = address(product->y);
-  operands.bias = address(product->bias);
-  operands.residual = address(product->residual);
-  operands.gamma = address(product->gamma);
-  operands.beta = address(product->beta);
-  return std::make_unique<Runner>(Sm90Gemm(product->problem, config, device).bind(operands));
+  const Product product = expect_product(graph, segment, choice);
+  const Sm90Gemm gemm(product.problem, gemm_config_of(choice, product.problem), device);
+  return std::make_unique<Runner>(gemm.bind(operands_of(graph, product, bindings)));
 }
 
 }  // namespace

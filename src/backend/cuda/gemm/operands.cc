@@ -1,0 +1,32 @@
+#include "backend/cuda/gemm/operands.h"
+
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+using codegen::GemmStep;
+
+void check_operand(const char* name, CUdeviceptr address, bool wanted) {
+  STOF_CHECK((address != 0) == wanted, kInvalidArgument, "{}: expected {}, got {}", name,
+             wanted ? "device memory" : "none, since no step takes it",
+             wanted ? "none" : "an address");
+  STOF_CHECK(address % 16 == 0, kInvalidArgument, "{}: expected an address divisible by 16 bytes",
+             name);
+}
+
+}  // namespace
+
+void check_operands(const GemmProblem& p, const GemmOperands& operands) {
+  check_operand("x", operands.x, true);
+  check_operand("weight", operands.weight, true);
+  check_operand("y", operands.y, true);
+  check_operand("bias", operands.bias, p.has(GemmStep::kBias));
+  check_operand("residual", operands.residual, p.has(GemmStep::kResidual));
+  check_operand("gamma", operands.gamma, p.has_norm());
+  check_operand("beta", operands.beta, p.has(GemmStep::kLayerNorm));
+  check_operand("row_scale", operands.row_scale, p.has(GemmStep::kRowScale));
+  check_operand("statistics", operands.statistics, p.has(GemmStep::kRowStatistics));
+}
+
+}  // namespace stof::cuda

@@ -1,0 +1,27 @@
+#pragma once
+// A segment of one product as the products' kernels take it.
+
+#include <optional>
+
+#include "backend/cuda/gemm/operands.h"
+#include "backend/cuda/segments/operands.h"
+
+namespace stof::cuda {
+
+struct Product {
+  GemmProblem problem;
+  graph::ValueId x, weight, y, bias = graph::kNoId, residual = graph::kNoId, gamma = graph::kNoId,
+                               beta = graph::kNoId;
+};
+
+/// None where the kernels have no such step or operand.
+std::optional<Product> product_of(const graph::Graph& graph, const fusion::Segment& segment);
+
+/// The same for who was given the choice. Throws Unsupported naming segment and choice.
+Product expect_product(const graph::Graph& graph, const fusion::Segment& segment,
+                       const fusion::Choice& choice);
+
+GemmOperands operands_of(const graph::Graph& graph, const Product& product,
+                         const SegmentBindings& bindings);
+
+}  // namespace stof::cuda

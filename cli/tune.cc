@@ -16,6 +16,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "tune/stopwatch.h"
 #include "tune/tuner.h"
 #include "tune/worker.h"
 
@@ -81,7 +82,8 @@ void print_json(const tune::TuneResult& result, const tune::Database& database) 
   nlohmann::ordered_json json = {{"what", result.what},          {"scheme", result.scheme.hex()},
                                  {"chosen", search.best().name}, {"seconds", search.seconds},
                                  {"end", to_string(search.end)}, {"timed", search.measured},
-                                 {"faulty", search.failed},      {"folder", database.folder()}};
+                                 {"faulty", search.failed},      {"known", search.remembered},
+                                 {"folder", database.folder()}};
   for (const tune::ComparedPlan& entry : search.compared)
     json["compared"].push_back({{"name", entry.name},
                                 {"segments", to_text(entry.plan.partition)},
@@ -94,8 +96,9 @@ void print_json(const tune::TuneResult& result, const tune::Database& database) 
 void print_text(const tune::TuneResult& result, const tune::Database& database) {
   const tune::SearchResult& search = result.search;
   print_out("{}\n", result.what);
-  print_out("{} candidates timed, {} faulty, in {}: {}\n\n", search.measured, search.failed,
-            human_duration(search.seconds), to_string(search.end));
+  print_out("{} candidates timed, {} faulty, {} known before, in {}: {}\n\n", search.measured,
+            search.failed, search.remembered, human_duration(search.seconds),
+            to_string(search.end));
   std::vector<std::vector<std::string>> rows = {{"scheme", "segments", "sum", "whole pass", ""}};
   for (std::size_t i = 0; i < search.compared.size(); ++i) {
     const tune::ComparedPlan& entry = search.compared[i];
@@ -116,7 +119,9 @@ void tune_model(const TuneOptions& options, const Program& program) {
   tune::TuneOptions tuning;
   tuning.budget_seconds = parse_budget(options.budget);
   const tune::TuningProblem problem = load_problem(options.model);
+  const tune::Stopwatch watch;
   tune::Worker worker(tune::execute_child(worker_command(options)), {});
+  tuning.spent_seconds = watch.seconds();
   const tune::Database database = tune::Database::standard();
 
   std::signal(SIGINT, note_interrupt);

@@ -21,8 +21,10 @@ class Bench {
   virtual std::vector<Candidate> candidates(Range range) = 0;
   /// As Landscape::measure().
   virtual Measurement measure(Range range, const fusion::Choice& choice,
-                              const fusion::Choice* incumbent, double incumbent_us) = 0;
-  virtual std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans) = 0;
+                              const fusion::Choice* incumbent, double incumbent_us,
+                              double seconds) = 0;
+  virtual std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans,
+                                                      double seconds) = 0;
 };
 
 }  // namespace stof::tune

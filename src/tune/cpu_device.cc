@@ -93,14 +93,18 @@ class CpuDevice : public Device {
 
   void synchronize() override {}
 
-  std::vector<double> time(const std::vector<Contender>& contenders) override {
+  std::vector<double> time(const std::vector<Contender>& contenders, double seconds) override {
+    const auto called = Clock::now();
     for (const Contender& contender : contenders)
       for (Prepared* launch : contender) launch->launch();  // warms clocks, code and pages
     std::vector<std::vector<double>> samples(contenders.size());
     const auto begin = Clock::now();
     for (int round = 0; round < kMaxRounds; ++round) {
-      const std::chrono::duration<double> spent = Clock::now() - begin;
+      const auto now = Clock::now();
+      const std::chrono::duration<double> spent = now - begin, of_call = now - called;
       if (round >= kMinRounds && spent.count() > kRoundsSeconds) break;
+      // One more must fit; the first is about as long as the warm-up before it.
+      if (round > 0 && of_call.count() * (round + 2) / (round + 1) > seconds) break;
       for (std::size_t i = 0; i < contenders.size(); ++i) {
         Prepared& launch = *contenders[i][static_cast<std::size_t>(round) % contenders[i].size()];
         const auto start = Clock::now();

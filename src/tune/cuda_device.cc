@@ -1,6 +1,7 @@
 #include "tune/cuda_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <thread>
 
@@ -153,7 +154,9 @@ class CudaDevice : public Device {
 
   void synchronize() override { stream_.wait("running a candidate"); }
 
-  std::vector<double> time(const std::vector<Contender>& contenders) override {
+  std::vector<double> time(const std::vector<Contender>& contenders, double seconds) override {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
     Stopwatch stopwatch;
     struct Timed {
       cuda::StreamGraph graph;
@@ -181,9 +184,11 @@ class CudaDevice : public Device {
     for (; warmed_us_ < kWarmUpUs; warmed_us_ += stopwatch.us(all.front().graph, stream_)) continue;
     const int rounds =
         std::clamp(static_cast<int>(kRoundsUs / std::max(round_us, 1.0)), kMinRounds, kMaxRounds);
-    for (int round = 0; round < rounds; ++round)
+    for (int round = 0; round < rounds; ++round) {
+      if (round > 0 && std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
       for (Timed& timed : all)
         timed.us.push_back(stopwatch.us(timed.graph, stream_) / timed.launches);
+    }
     std::vector<double> medians;
     for (Timed& timed : all) {
       const auto middle = timed.us.begin() + static_cast<std::ptrdiff_t>(timed.us.size() / 2);

@@ -62,10 +62,11 @@ class Device {
   virtual void synchronize() = 0;
 
   /// Microseconds of one launch of each contender: the median of rounds in which all are timed in
-  /// turn. A contender is a list of equal launches on different memory, which take turns so that
-  /// caches are as cold as in a forward pass.
+  /// turn; of as many rounds as `seconds` allow, one at least. A contender is a list of equal
+  /// launches on different memory, which take turns so that caches are as cold as in a forward
+  /// pass.
   using Contender = std::vector<Prepared*>;
-  virtual std::vector<double> time(const std::vector<Contender>& contenders) = 0;
+  virtual std::vector<double> time(const std::vector<Contender>& contenders, double seconds) = 0;
   virtual fusion::MachineFacts facts() const = 0;
   /// Caches that a segment's memory should exceed, in bytes.
   virtual std::int64_t cache_bytes() const = 0;

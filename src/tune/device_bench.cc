@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "exec/plan.h"
 #include "tune/random_values.h"
+#include "tune/stopwatch.h"
 #include "tune/work.h"
 
 namespace stof::tune {
@@ -157,21 +158,25 @@ std::vector<std::unique_ptr<Prepared>> DeviceBench::prepare(const fusion::Segmen
 }
 
 Measurement DeviceBench::measure(Range range, const fusion::Choice& choice,
-                                 const fusion::Choice* incumbent, double incumbent_us) {
+                                 const fusion::Choice* incumbent, double incumbent_us,
+                                 double seconds) {
+  const Stopwatch watch;
   std::erase_if(candidates_[range],
                 [&](const Candidate& candidate) { return candidate.choice == choice; });
   expect(range);
   try {
-    const std::string fault = validator_.check(range, choice);
-    if (!fault.empty()) return {0, fault, /*wrong=*/true};
+    const auto fault = validator_.check(range, choice, [&] { return watch.seconds() > seconds; });
+    if (!fault) return Measurement::time_was_up();
+    if (!fault->empty()) return {0, *fault, /*wrong=*/true};
     const fusion::Segment segment = strip_.segment(range);
     std::vector<std::vector<std::unique_ptr<Prepared>>> launches;
     launches.push_back(prepare(segment, choice));
     if (incumbent != nullptr) launches.push_back(prepare(segment, *incumbent));
+    if (watch.seconds() > seconds) return Measurement::time_was_up();
     std::vector<Device::Contender> contenders(launches.size());
     for (std::size_t i = 0; i < launches.size(); ++i)
       for (const auto& launch : launches[i]) contenders[i].push_back(launch.get());
-    const std::vector<double> us = device_->time(contenders);
+    const std::vector<double> us = device_->time(contenders, seconds - watch.seconds());
     // What the incumbent takes now against what it took: the clock's drift.
     return {incumbent != nullptr ? us[0] * incumbent_us / us[1] : us[0], ""};
   } catch (const Error& error) {
@@ -180,7 +185,9 @@ Measurement DeviceBench::measure(Range range, const fusion::Choice& choice,
   }
 }
 
-std::vector<Measurement> DeviceBench::measure_end_to_end(const std::vector<TunedPlan>& plans) {
+std::vector<Measurement> DeviceBench::measure_end_to_end(const std::vector<TunedPlan>& plans,
+                                                         double seconds) {
+  const Stopwatch watch;
   std::vector<Measurement> results(plans.size());
   std::vector<std::unique_ptr<Pass>> passes;
   std::vector<Device::Contender> contenders;
@@ -190,6 +197,11 @@ std::vector<Measurement> DeviceBench::measure_end_to_end(const std::vector<Tuned
     results[i].failure = error.what();
   };
   for (std::size_t i = 0; i < plans.size(); ++i) {
+    // Preparing may take half of the time; of two at least, as one is no comparison.
+    if (contenders.size() > 1 && watch.seconds() > seconds / 2) {
+      results[i] = Measurement::time_was_up();
+      continue;
+    }
     try {
       passes.push_back(std::make_unique<Pass>(*this, plans[i]));
       contenders.push_back({passes.back().get()});
@@ -200,7 +212,7 @@ std::vector<Measurement> DeviceBench::measure_end_to_end(const std::vector<Tuned
   }
   if (contenders.empty()) return results;
   try {
-    const std::vector<double> us = device_->time(contenders);
+    const std::vector<double> us = device_->time(contenders, seconds - watch.seconds());
     for (std::size_t i = 0; i < us.size(); ++i) results[contender_of[i]].microseconds = us[i];
   } catch (const Error& error) {
     for (const std::size_t i : contender_of) fail(i, error);

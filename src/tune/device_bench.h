@@ -29,8 +29,9 @@ class DeviceBench : public Bench {
   bool usable() const override { return usable_; }
   std::vector<Candidate> candidates(Range range) override;
   Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice* incumbent,
-                      double incumbent_us) override;
-  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans) override;
+                      double incumbent_us, double seconds) override;
+  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans,
+                                              double seconds) override;
 
  private:
   struct Memory;

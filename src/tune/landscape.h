@@ -38,8 +38,11 @@ struct Measurement {
   double microseconds = 0;  ///< of one run; meaningless after a failure
   std::string failure;      ///< why it can't be used: "wrong at row 3", "did not end within 2 s"
   bool wrong = false;       ///< fails by its numbers, so always: not for want of memory or time
+  bool late = false;        ///< was given up, as its time was over: nothing is known of it
+  bool remembered = false;  ///< from a record, in no time
 
   bool ok() const { return failure.empty(); }
+  static Measurement time_was_up() { return {0, "time was up", false, true}; }
 };
 
 /// A scheme and what each of its segments is run with.
@@ -67,11 +70,15 @@ class Landscape {
   /// Candidates of a legal range, the one predicted fastest first; none where no template fits.
   virtual std::vector<Candidate> candidates(Range range) = 0;
   /// Times one candidate, validated first. `incumbent`, when given, is timed in turn with it so
-  /// that a drifting clock hits both; `incumbent_us` is what it is known to take.
+  /// that a drifting clock hits both; `incumbent_us` is what it is known to take. Given up, as
+  /// late, when it has taken `seconds`.
   virtual Measurement measure(Range range, const fusion::Choice& choice,
-                              const fusion::Choice* incumbent, double incumbent_us) = 0;
-  /// Times whole forward passes in turn, one result a plan.
-  virtual std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans) = 0;
+                              const fusion::Choice* incumbent, double incumbent_us,
+                              double seconds) = 0;
+  /// Times whole forward passes in turn, one result a plan; the last ones are late where `seconds`
+  /// do not do for all.
+  virtual std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans,
+                                                      double seconds) = 0;
   /// A clock that never goes back, in seconds.
   virtual double seconds() const = 0;
 };

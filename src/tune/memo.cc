@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/hash.h"
 
 namespace stof::tune {
 
@@ -53,6 +54,25 @@ std::optional<double> SegmentMemo::best_us() const {
   const auto index = best();
   if (!index) return std::nullopt;
   return measured_[*index]->microseconds;
+}
+
+std::optional<std::size_t> next_candidate(const SegmentMemo& segment, const std::string& key,
+                                          double prune_ratio, std::uint64_t seed) {
+  const auto& candidates = segment.candidates();
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const bool hopeless = candidates[i].predicted_us > candidates.front().predicted_us * prune_ratio;
+    if (!segment.measured(i) && (!hopeless || candidates[i].library)) open.push_back(i);
+  }
+  if (open.empty()) return std::nullopt;
+  const int turn = segment.num_measured();
+  if (turn % 2 == 0 || open.size() == 1) return open.front();
+  const Fingerprint random = Hasher()
+                                 .add(static_cast<std::int64_t>(seed))
+                                 .add(key)
+                                 .add(static_cast<std::int64_t>(turn))
+                                 .finish();
+  return open[random.low % open.size()];
 }
 
 SegmentMemo& Memo::of(Range range) {

@@ -11,13 +11,19 @@
 namespace stof::tune {
 namespace {
 
+constexpr const char* kAllLibrary = "all library";
+/// Of a pass in the last comparison: to warm up, and the rounds.
+constexpr double kPassLaunches = 5;
+/// Passes that it compares at most.
+constexpr double kMostPasses = 5;
+
 class Search {
  public:
   Search(Landscape& landscape, const SearchOptions& options)
       : landscape_(landscape),
         options_(options),
         memo_(landscape),
-        begin_(landscape.seconds()),
+        begin_(landscape.seconds() - options.spent_seconds),
         rules_(options.rules),
         library_(options.library) {}
 
@@ -33,8 +39,6 @@ class Search {
   Trial try_move(const Move& move, int samples);
   void refine(const Partition& partition);
   int sample(Range range, int count);
-  std::optional<std::size_t> next_candidate(const SegmentMemo& segment,
-                                            const std::string& key) const;
   bool measure(Range range, std::size_t index);
   void improve(Partition& partition);
   void take_cheapest_cover(Partition& partition);
@@ -46,7 +50,9 @@ class Search {
   void time_passes();
 
   double spent() const { return landscape_.seconds() - begin_; }
+  double deadline(double share) const;
   bool out_of_time(double share);
+  int num_known() const { return result_.measured + result_.failed + result_.remembered; }
   void report();
   double predicted(Range range);
 
@@ -55,7 +61,9 @@ class Search {
   Memo memo_;
   double begin_;
   double deadline_share_ = 1;
-  double measuring_seconds_ = 0;
+  double measuring_seconds_ = 0, last_seconds_ = 0;
+  double comparing_seconds_ = 0;  ///< that the last comparison is expected to take
+  bool late_ = false;             ///< a measurement was given up, as its time was over
   const char* stage_ = "baselines";
   Partition current_;
   double untuned_us_ = 0;
@@ -70,12 +78,21 @@ bool Search::out_of_time(double share) {
     result_.end = SearchEnd::kStopped;
     return true;
   }
-  // One measurement more must fit: it takes what one took so far.
+  // One measurement more must fit: it takes what one took so far, or the last one, whichever is
+  // less. One that takes longer is given up, and nothing is lost.
   const int count = result_.measured + result_.failed;
-  const double one = count > 0 ? measuring_seconds_ / count : 0;
-  if (spent() + one <= options_.budget_seconds * share) return false;
+  const double one = count > 0 ? std::min(last_seconds_, measuring_seconds_ / count) : 0;
+  const bool over = late_ && share < 1;
+  if (!over && spent() + one <= deadline(share)) return false;
   if (share >= options_.search_share) result_.end = SearchEnd::kBudget;
   return true;
+}
+
+/// Seconds of the budget after which nothing of that part is begun.
+double Search::deadline(double share) const {
+  const double whole = options_.budget_seconds;
+  if (share >= 1) return whole;
+  return std::min(whole * share, whole - std::min(comparing_seconds_, whole / 2));
 }
 
 void Search::report() {
@@ -101,12 +118,18 @@ bool Search::measure(Range range, std::size_t index) {
   const auto incumbent = segment.best();
   const fusion::Choice* other = incumbent ? &segment.candidates()[*incumbent].choice : nullptr;
   const double before = landscape_.seconds();
+  const double left = std::max(0.0, deadline(options_.search_share) - spent());
   Measurement measurement = landscape_.measure(range, segment.candidates()[index].choice, other,
-                                               segment.best_us().value_or(0));
-  measuring_seconds_ += landscape_.seconds() - before;
-  const bool ok = measurement.ok();
-  ++(ok ? result_.measured : result_.failed);
+                                               segment.best_us().value_or(0), left);
+  if (measurement.late) {
+    late_ = true;
+    return false;
+  }
+  const bool ok = measurement.ok(), now = !measurement.remembered;
+  if (now) measuring_seconds_ += last_seconds_ = landscape_.seconds() - before;
+  ++(!now ? result_.remembered : ok ? result_.measured : result_.failed);
   segment.add(index, std::move(measurement));
+  if (now && options_.measured) options_.measured(range, segment);
   report();
   return ok;
 }
@@ -119,7 +142,8 @@ std::size_t Search::first_that_runs(Range range, bool library_only, bool* found)
     if (library_only && !segment.candidates()[i].library) continue;
     const auto& known = segment.measured(i);
     *found = true;
-    if (known ? known->ok() : out_of_time(options_.search_share) || measure(range, i)) return i;
+    if (!known && !out_of_time(options_.search_share)) measure(range, i);
+    if (!known || known->ok()) return i;
   }
   *found = false;
   return 0;
@@ -155,33 +179,12 @@ ComparedPlan Search::baseline(const char* name, Partition& partition, bool libra
   return result;
 }
 
-/// Half of the samples in the model's order, half at random: the model is not always right.
-std::optional<std::size_t> Search::next_candidate(const SegmentMemo& segment,
-                                                  const std::string& key) const {
-  const auto& candidates = segment.candidates();
-  std::vector<std::size_t> open;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const bool hopeless =
-        candidates[i].predicted_us > candidates.front().predicted_us * options_.prune_ratio;
-    if (!segment.measured(i) && (!hopeless || candidates[i].library)) open.push_back(i);
-  }
-  if (open.empty()) return std::nullopt;
-  const int turn = segment.num_measured();
-  if (turn % 2 == 0 || open.size() == 1) return open.front();
-  const Fingerprint random = Hasher()
-                                 .add(static_cast<std::int64_t>(options_.seed))
-                                 .add(key)
-                                 .add(static_cast<std::int64_t>(turn))
-                                 .finish();
-  return open[random.low % open.size()];
-}
-
 /// Times up to `count` more candidates; returns how many.
 int Search::sample(Range range, int count) {
   const std::string key = landscape_.segment_key(range);
   int done = 0;
   while (done < count && !out_of_time(deadline_share_)) {
-    const auto next = next_candidate(memo_.of(range), key);
+    const auto next = next_candidate(memo_.of(range), key, options_.prune_ratio, options_.seed);
     if (!next) break;
     measure(range, *next);
     ++done;
@@ -319,22 +322,28 @@ void Search::compare(const Partition& partition) {
 /// least: a comparison of one is none.
 void Search::time_passes() {
   deadline_share_ = 1;
-  constexpr double kLaunches = 5;  // of a pass: to warm up, and the rounds
   double left = options_.budget_seconds - spent();
   std::vector<std::size_t> chosen;
   std::vector<TunedPlan> plans;
-  for (std::size_t i = 0; i < result_.compared.size(); ++i) {
+  const auto offer = [&](std::size_t i) {
     const ComparedPlan& entry = result_.compared[i];
-    const double seconds = kLaunches * entry.sum_us * 1e-6;
-    if (entry.sum_us <= 0 || seconds > left) continue;
+    const double seconds = kPassLaunches * entry.sum_us * 1e-6;
+    if (entry.sum_us <= 0 || seconds > left) return;
     left -= seconds;
     chosen.push_back(i);
     plans.push_back(entry.plan);
-  }
+  };
+  // What must not be missed first: what is there untuned, and what was found.
+  const auto is_library = [&](std::size_t i) { return result_.compared[i].name == kAllLibrary; };
+  for (const bool library : {false, true})
+    for (std::size_t i = 0; i < result_.compared.size(); ++i)
+      if (is_library(i) == library) offer(i);
   if (plans.size() < 2 || out_of_time(1)) return;
-  const auto measured = landscape_.measure_end_to_end(plans);
+  const auto measured =
+      landscape_.measure_end_to_end(plans, options_.budget_seconds - spent());
   STOF_ASSERT(measured.size() == plans.size());
   for (std::size_t i = 0; i < measured.size(); ++i) {
+    if (measured[i].late) continue;
     ComparedPlan& entry = result_.compared[chosen[i]];
     entry.end_to_end = measured[i];
     entry.timed = true;
@@ -345,9 +354,10 @@ SearchResult Search::run() {
   deadline_share_ = options_.search_share;
   current_ = rules_;
   ComparedPlan untuned = baseline("rules only", rules_, false);
-  ComparedPlan plain = baseline("all library", library_, true);
+  ComparedPlan plain = baseline(kAllLibrary, library_, true);
   current_ = rules_;
   untuned_us_ = untuned.sum_us;
+  comparing_seconds_ = kPassLaunches * kMostPasses * untuned_us_ * 1e-6;
   const bool same = plain.plan.text() == untuned.plan.text();
   result_.compared.push_back(std::move(untuned));
   if (!same) result_.compared.push_back(std::move(plain));
@@ -366,7 +376,7 @@ SearchResult Search::run() {
 void Search::improve(Partition& partition) {
   for (int samples = options_.samples_per_trial;; samples *= 2) {
     const bool first = samples == options_.samples_per_trial;
-    const int before = result_.measured + result_.failed;
+    const int before = num_known();
     deadline_share_ = first ? options_.expansion_share : options_.search_share;
     expand(partition, samples);
     follow_model(samples);
@@ -374,10 +384,10 @@ void Search::improve(Partition& partition) {
     take_cheapest_cover(partition);
     deadline_share_ = options_.search_share;
     refine(partition);
-    if (before == result_.measured + result_.failed) {
+    if (before == num_known()) {
       widen(samples);
       take_cheapest_cover(partition);
-      if (before == result_.measured + result_.failed && samples >= most_candidates()) return;
+      if (before == num_known() && samples >= most_candidates()) return;
     }
     if (out_of_time(options_.search_share)) return;
   }

@@ -28,6 +28,7 @@ struct Progress {
 
 struct SearchOptions {
   double budget_seconds = 30;
+  double spent_seconds = 0;  ///< of the budget, before the search
   /// Schemes to start from: what the rules say, and what runs on library parts alone.
   Partition rules;
   Partition library;
@@ -37,12 +38,15 @@ struct SearchOptions {
   int samples_per_round = 4;
   /// Candidates and moves predicted this many times slower than the best are not timed.
   double prune_ratio = 3;
-  /// Parts of the budget after which stage 1 and stage 2 end; the rest is for the last comparison.
+  /// Parts of the budget after which stage 1 and stage 2 end; the rest is for the last comparison,
+  /// and more than the rest where passes are long.
   double expansion_share = 0.5;
   double search_share = 0.85;
   std::uint64_t seed = 1;
   std::function<bool()> stop;  ///< asked before every measurement; true: end with the best so far
   std::function<void(const Progress&)> progress;
+  /// Told of every candidate that was measured now, before the next begins: what is to be kept.
+  std::function<void(Range, const SegmentMemo&)> measured;
 };
 
 /// A move that was tried.
@@ -80,8 +84,9 @@ struct SearchResult {
   std::vector<Point> curve;
   std::map<std::string, SegmentMemo> segments;  ///< everything measured, by segment key
   SearchEnd end = SearchEnd::kExhausted;
-  double seconds = 0;
-  int measured = 0, failed = 0;
+  double seconds = 0;          ///< of the budget, with those before the search
+  int measured = 0, failed = 0;  ///< now
+  int remembered = 0;            ///< known from records
 
   const ComparedPlan& best() const { return compared[chosen]; }
 };

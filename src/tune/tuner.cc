@@ -6,11 +6,16 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "tune/stopwatch.h"
 
 namespace stof::tune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Sequences on which a choice is run before it is used: few rows, and as many as make whole tiles
+/// and an odd part of one. The interpreter computes the few alone, in milliseconds.
+const std::vector<std::vector<std::int64_t>> kRevalidated = {{0, 2, 5}, {0, 130, 261}};
 
 std::string model_key(const TuningProblem& problem) {
   const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(1)));
@@ -40,7 +45,7 @@ class RememberingLandscape : public BenchLandscape {
         environment_(bench.environment()) {}
 
   Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice* incumbent,
-                      double incumbent_us) override {
+                      double incumbent_us, double seconds) override {
     const std::string key = segment_key(range);
     auto known = known_.find(key);
     if (known == known_.end()) {
@@ -52,8 +57,8 @@ class RememberingLandscape : public BenchLandscape {
     const auto measured = known->second.find(choice);
     if (measured != known->second.end())
       return {measured->second.microseconds, measured->second.failure,
-              !measured->second.failure.empty()};
-    return BenchLandscape::measure(range, choice, incumbent, incumbent_us);
+              !measured->second.failure.empty(), /*late=*/false, /*remembered=*/true};
+    return BenchLandscape::measure(range, choice, incumbent, incumbent_us, seconds);
   }
 
  private:
@@ -117,12 +122,20 @@ double BenchLandscape::seconds() const {
 
 TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& database,
                 const TuneOptions& options) {
+  const Stopwatch watch;
   const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(problem.batch.rows())));
   RememberingLandscape landscape(strip, bench, problem.batch, database);
   SearchOptions search_options;
   search_options.budget_seconds = options.budget_seconds;
   search_options.stop = options.stop;
   search_options.progress = options.progress;
+  const Environment environment = bench.environment();
+  // As they are made, so that a process that is killed loses the last one at most.
+  search_options.measured = [&](Range range, const SegmentMemo& segment) {
+    if (segment.best())
+      database.store(segment_record(landscape.segment_key(range), segment, strip.operators(range),
+                                    environment));
+  };
   search_options.rules = strip.partition(bench.untuned_scheme());
   search_options.library = greedy_partition(strip, [&](Range range) {
     const std::vector<Candidate> candidates = landscape.candidates(range);
@@ -130,22 +143,14 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
                        [](const Candidate& candidate) { return candidate.library; });
   });
 
+  search_options.spent_seconds = options.spent_seconds + watch.seconds();
+
   TuneResult result;
   result.search = search(landscape, search_options);
-  result.environment = bench.environment();
+  result.environment = environment;
   result.what =
       fmt::format("{} operators a layer, {} layers, {} rows, mask {}", strip.layer().size(),
                   strip.num_layers(), problem.batch.rows(), problem.batch.mask.describe());
-  for (int first = 0; first < strip.size(); ++first)
-    for (int last = first; last < strip.size(); ++last) {
-      const Range range{first, last};
-      if (!landscape.legal(range)) continue;
-      const std::string key = landscape.segment_key(range);
-      const auto segment = result.search.segments.find(key);
-      if (segment == result.search.segments.end() || !segment->second.best()) continue;
-      database.store(
-          segment_record(key, segment->second, strip.operators(range), result.environment));
-    }
   const ComparedPlan& best = result.search.best();
   result.scheme = strip.scheme(best.plan.partition);
   Record record;
@@ -215,13 +220,12 @@ void revalidate(const TuningProblem& problem, const std::function<Device&()>& de
     if (choice == tuned.choices.end()) continue;
     auto verdict = known.find({range, choice->second});
     if (verdict == known.end()) {
-      // On the same few rows for every number of rows: what is found out holds for all.
+      // On the same rows for every number of rows: what is found out holds for all.
       if (!validator)
-        validator.emplace(device(), problem.graph_of, problem.batch.mask,
-                          std::vector<std::vector<std::int64_t>>{{0, 2, 5}});
+        validator.emplace(device(), problem.graph_of, problem.batch.mask, kRevalidated);
       std::string fault;
       try {
-        fault = validator->check(range, choice->second);
+        fault = *validator->check(range, choice->second);
       } catch (const Error& error) {
         // The machine's state is not the record's fault; all else would stop the session as well.
         if (error.code() == ErrorCode::kOutOfMemory || error.code() == ErrorCode::kCuda) throw;

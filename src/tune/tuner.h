@@ -33,11 +33,12 @@ class BenchLandscape : public Landscape {
   int occurrences(Range range) const override { return strip_.occurrences(range); }
   std::vector<Candidate> candidates(Range range) override { return bench_.candidates(range); }
   Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice* incumbent,
-                      double incumbent_us) override {
-    return bench_.measure(range, choice, incumbent, incumbent_us);
+                      double incumbent_us, double seconds) override {
+    return bench_.measure(range, choice, incumbent, incumbent_us, seconds);
   }
-  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans) override {
-    return bench_.measure_end_to_end(plans);
+  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans,
+                                              double seconds) override {
+    return bench_.measure_end_to_end(plans, seconds);
   }
   double seconds() const override;
 
@@ -51,6 +52,7 @@ class BenchLandscape : public Landscape {
 
 struct TuneOptions {
   double budget_seconds = 30;
+  double spent_seconds = 0;  ///< of the budget, before: starting the process that measures
   std::function<bool()> stop;
   std::function<void(const Progress&)> progress;
 };
@@ -87,8 +89,8 @@ Database records_of_model(const TuningProblem& problem, const Database& database
 /// Whether a choice was right for a segment of a model, so that each is run once.
 using Verdicts = std::map<std::pair<Range, fusion::Choice>, bool>;
 
-/// Runs what was loaded on a few rows and drops every choice whose numbers are wrong or that does
-/// not run, with one line each: a record may be intact and its kernel no longer. Throws OutOfMemory
+/// Runs what was loaded on 5 rows and on 261, compares every element, and drops every choice whose
+/// numbers are wrong, that writes where it may not, or that does not run, with one line each: a record may be intact and its kernel no longer. Throws OutOfMemory
 /// and Cuda, which are no fault of a record.
 void revalidate(const TuningProblem& problem, Device& device, TunedScheme& tuned);
 /// The same where some are known already, of this model under this mask at whatever rows. Asks for

@@ -54,23 +54,21 @@ Tensor to_float(const Tensor& tensor) {
                                            : Tensor::converted(tensor.view(), DType::kFloat32);
 }
 
-/// Rows of `got` against `expected`; row i of that is row rows[i] of `got`, or row i where rows is
-/// empty. Only every `step`-th row of `expected` counts.
+/// Every `step`-th row of `got` against `expected`, whose rows repeat.
 std::string compare(const std::string& name, const Tensor& got, const Tensor& expected, DType dtype,
-                    const std::vector<std::int64_t>& rows, std::int64_t step) {
+                    std::int64_t step) {
   const std::int64_t columns = got.shape()[got.shape().rank() - 1];
-  const std::int64_t count = expected.size() / columns;
+  const std::int64_t count = got.size() / columns, period = expected.size() / columns;
   const auto a = got.as<float>();
   const auto b = expected.as<float>();
   double sum = 0;
   for (const float x : b) sum += static_cast<double>(x) * x;
   const double scale = std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, b.size())));
   const double limit = tolerance(dtype);
-  for (std::int64_t i = 0; i < count; i += step) {
-    const std::int64_t row = rows.empty() ? i : rows[static_cast<std::size_t>(i)];
+  for (std::int64_t row = 0; row < count; row += step) {
     for (std::int64_t column = 0; column < columns; ++column) {
       const double x = a[static_cast<std::size_t>(row * columns + column)];
-      const double y = b[static_cast<std::size_t>(i * columns + column)];
+      const double y = b[static_cast<std::size_t>(row % period * columns + column)];
       if (std::abs(x - y) <= limit * (std::abs(y) + scale)) continue;
       return fmt::format("value \"{}\": {:g} at [{}, {}], expected {:g}", name, x, row, column, y);
     }
@@ -117,20 +115,16 @@ std::optional<std::vector<std::byte>> download(Device& device, const Buffer& buf
 
 }  // namespace
 
-/// What the interpreter says of some rows, and all that the first candidate to pass computed.
-struct Validator::Reference {
-  std::vector<std::int64_t> rows;  ///< empty: all
-  std::vector<Tensor> expected;    ///< float32, one an output; empty: no rows could be picked
-  std::vector<Tensor> accepted;    ///< float32; empty before a candidate passed
-};
-
 /// One number of rows.
 struct Validator::Case {
   std::shared_ptr<const Graph> graph;
   std::unique_ptr<Strip> strip;
   BatchShape batch;
-  std::map<Range, Reference> references;  ///< equal segments have other values
-  Contents contents;                      ///< of inputs, weights and activations
+  // By range, as equal segments have other values. In float32, one an output.
+  std::map<Range, std::vector<Tensor>> expected;  ///< by the interpreter
+  std::map<Range, std::vector<Tensor>> accepted;  ///< by the first candidate to pass
+  Contents contents;  ///< of inputs, weights and activations, all rows random
+  Contents repeating;
 };
 
 Validator::Validator(Device& device, const GraphOfRows& graph_of, const BatchShape& batch)
@@ -150,8 +144,10 @@ Validator::Validator(Device& device, const GraphOfRows& graph_of, const mask::Ma
 
 Validator::~Validator() = default;
 
-std::string Validator::check(Range range, const fusion::Choice& choice) {
+std::optional<std::string> Validator::check(Range range, const fusion::Choice& choice,
+                                            const std::function<bool()>& stop) {
   for (const auto& c : cases_) {
+    if (stop && stop()) return std::nullopt;
     std::string fault;
     try {
       fault = check_case(*c, range, choice);
@@ -164,49 +160,56 @@ std::string Validator::check(Range range, const fusion::Choice& choice) {
   return "";
 }
 
-Validator::Reference& Validator::reference(Case& c, Range range, const fusion::Segment& segment) {
-  const auto [found, is_new] = c.references.try_emplace(range);
-  Reference& reference = found->second;
-  if (!is_new) return reference;
+/// The case whose rows this one repeats, over and over: the largest that the interpreter takes.
+/// None where that takes this one itself, or where rows depend on each other. Its number of rows is
+/// no power of two, so that tiles that change places show.
+Validator::Case* Validator::repeated(const Case& c, Range range) const {
   const std::int64_t rows = c.batch.rows();
+  if (rows <= kMaxReferenceRows) return nullptr;
+  const fusion::Segment segment = c.strip->segment(range);
+  if (segment.family == fusion::Family::kAttention || segment.family == fusion::Family::kPool)
+    return nullptr;
+  for (const auto* values : {&segment.inputs, &segment.outputs})
+    for (const ValueId id : *values)
+      if (c.graph->value(id).kind != graph::ValueKind::kWeight &&
+          c.graph->value(id).shape[0] != rows)
+        return nullptr;
+  Case* best = nullptr;
+  for (const auto& other : cases_)
+    if (other->batch.rows() <= kMaxReferenceRows) best = other.get();
+  return best;
+}
+
+/// Of an input, a weight or an activation that a segment reads.
+const Tensor& Validator::content(Case& c, Case* repeated, ValueId id) {
+  const bool repeats =
+      repeated != nullptr && c.graph->value(id).kind != graph::ValueKind::kWeight;
+  Contents& contents = repeats ? c.repeating : c.contents;
+  const auto found = contents.find(id);
+  if (found != contents.end()) return found->second;
+  if (!repeats) return contents[id] = random_value(*c.graph, id, c.batch, kSeed);
+  const Tensor& few = content(*repeated, nullptr, id);
+  const graph::Value& value = c.graph->value(id);
+  Tensor many(value.dtype, value.shape);
+  auto* const to = static_cast<std::byte*>(many.data());
+  for (std::size_t done = 0; done < many.bytes(); done += few.bytes())
+    std::memcpy(to + done, few.data(), std::min(few.bytes(), many.bytes() - done));
+  return contents[id] = std::move(many);
+}
+
+/// What the interpreter says; empty where there are too many rows for it.
+const std::vector<Tensor>& Validator::expected(Case& c, Range range) {
+  const auto [found, is_new] = c.expected.try_emplace(range);
+  if (!is_new || c.batch.rows() > kMaxReferenceRows) return found->second;
+  const fusion::Segment segment = c.strip->segment(range);
   cpu::GraphOperands operands;
   operands.mask = c.batch.mask;
-  std::vector<Tensor> results;
-  if (rows <= kMaxReferenceRows) {
-    operands.offsets = c.batch.offsets;
-    for (const ValueId id : storages(*c.graph, segment.inputs))
-      operands.values[id] = c.contents.at(id).view();
-    results = interpret_segment(*c.graph, segment, operands);
-  } else {
-    // Rows do not depend on each other, attention and pooling apart; so some of them will do.
-    for (const ValueId output : segment.outputs)
-      if (segment.family == fusion::Family::kAttention || segment.family == fusion::Family::kPool ||
-          c.graph->value(output).shape[0] != rows)
-        return reference;
-    for (std::int64_t i = 0; i < kMaxReferenceRows; ++i)  // the last row among them
-      reference.rows.push_back((i + 1) * rows / kMaxReferenceRows - 1);
-    const Graph small = graph_of_(kMaxReferenceRows);
-    Contents picked;
-    for (const ValueId id : storages(*c.graph, segment.inputs)) {
-      const Tensor& tensor = c.contents.at(id);
-      if (c.graph->value(id).kind == graph::ValueKind::kWeight) {
-        operands.values[id] = tensor.view();
-        continue;
-      }
-      Tensor& part = picked[id] = Tensor(tensor.dtype(), small.value(id).shape);
-      const std::size_t row_bytes = tensor.bytes() / static_cast<std::size_t>(rows);
-      for (std::size_t i = 0; i < reference.rows.size(); ++i)
-        std::memcpy(static_cast<std::byte*>(part.data()) + i * row_bytes,
-                    static_cast<const std::byte*>(tensor.data()) +
-                        static_cast<std::size_t>(reference.rows[i]) * row_bytes,
-                    row_bytes);
-      operands.values[id] = part.view();
-    }
-    results = interpret_segment(small, Strip(std::make_shared<const Graph>(small)).segment(range),
-                                operands);
-  }
-  for (const Tensor& result : results) reference.expected.push_back(to_float(result));
-  return reference;
+  operands.offsets = c.batch.offsets;
+  for (const ValueId id : storages(*c.graph, segment.inputs))
+    operands.values[id] = content(c, nullptr, id).view();
+  for (const Tensor& result : interpret_segment(*c.graph, segment, operands))
+    found->second.push_back(to_float(result));
+  return found->second;
 }
 
 std::string Validator::check_case(Case& c, Range range, const fusion::Choice& choice) {
@@ -218,9 +221,9 @@ std::string Validator::check_case(Case& c, Range range, const fusion::Choice& ch
     addresses[static_cast<std::size_t>(id)] = buffer.memory.get();
     buffers[id] = std::move(buffer);
   };
+  Case* const few = repeated(c, range);
   for (const ValueId id : storages(graph, segment.inputs)) {
-    if (!c.contents.contains(id)) c.contents[id] = random_value(graph, id, c.batch, kSeed);
-    const Tensor& tensor = c.contents[id];
+    const Tensor& tensor = content(c, few, id);
     bind(id, upload(device_, tensor.data(), tensor.bytes()));
   }
   const std::vector<ValueId> outputs = storages(graph, segment.outputs);
@@ -241,10 +244,12 @@ std::string Validator::check_case(Case& c, Range range, const fusion::Choice& ch
     const std::string& name = graph.value(id).name;
     if (!content) return fmt::format("value \"{}\": bytes behind it were written", name);
     const bool is_output = std::find(outputs.begin(), outputs.end(), id) != outputs.end();
-    if (!is_output && std::memcmp(content->data(), c.contents[id].data(), content->size()) != 0)
+    if (!is_output &&
+        std::memcmp(content->data(), this->content(c, few, id).data(), content->size()) != 0)
       return fmt::format("value \"{}\": an input was changed", name);
   }
-  Reference& expected = reference(c, range, segment);
+  const std::vector<Tensor>& expected = this->expected(few != nullptr ? *few : c, range);
+  std::vector<Tensor>& accepted = c.accepted[range];
   std::vector<Tensor> computed;
   for (std::size_t i = 0; i < segment.outputs.size(); ++i) {
     const graph::Value& value = graph.value(segment.outputs[i]);
@@ -254,15 +259,15 @@ std::string Validator::check_case(Case& c, Range range, const fusion::Choice& ch
     std::memcpy(got.data(), content->data(), content->size());
     computed.push_back(to_float(got));
     std::string fault = find_nan(value.name, computed.back());
-    if (fault.empty() && !expected.expected.empty())
-      fault =
-          compare(value.name, computed.back(), expected.expected[i], value.dtype, expected.rows, 1);
-    if (fault.empty() && !expected.accepted.empty())
-      fault = compare(value.name, computed.back(), expected.accepted[i], value.dtype, {},
+    if (fault.empty() && !expected.empty())
+      fault = compare(value.name, computed.back(), expected[i], value.dtype, 1);
+    if (fault.empty() && !accepted.empty())
+      fault = compare(value.name, computed.back(), accepted[i], value.dtype,
                       1 + computed.back().size() / kMaxComparedElements);
     if (!fault.empty()) return fault;
   }
-  if (expected.accepted.empty()) expected.accepted = std::move(computed);
+  // Of use where there is nothing better to compare the next one with.
+  if (expected.empty() && accepted.empty()) accepted = std::move(computed);
   return "";
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ class Validator {
  public:
   /// Both outlive this.
   Validator(Device& device, const GraphOfRows& graph_of, const BatchShape& batch);
-  /// On those sequences alone, which are to be short.
+  /// On those sequences alone, fewer rows first; the first are to be few.
   Validator(Device& device, const GraphOfRows& graph_of, const mask::Mask& mask,
             const std::vector<std::vector<std::int64_t>>& all_offsets);
   ~Validator();
@@ -27,16 +28,19 @@ class Validator {
   /// Empty where the candidate is right on one row, on an odd number of rows and on the rows that
   /// are tuned for: every element written (outputs are poisoned with NaN), nothing written behind
   /// (guard bytes), inputs left alone, numbers near the interpreter's. Else the first fault:
-  /// "value \"layer.0.bias\": 0.25 at [3, 17], expected 0.5 (37 rows)". Where the tuned rows are
-  /// many the interpreter computes some of them; the others are compared with the first candidate
-  /// that passed.
-  std::string check(Range range, const fusion::Choice& choice);
+  /// "value \"layer.0.bias\": 0.25 at [3, 17], expected 0.5 (37 rows)". Many rows repeat the few of
+  /// the case before, so that the interpreter's few rows tell what each must be; where rows depend
+  /// on each other (attention), they are compared with the first candidate that passed. Nothing
+  /// where `stop`, which is asked between the parts, says so.
+  std::optional<std::string> check(Range range, const fusion::Choice& choice,
+                                   const std::function<bool()>& stop = {});
 
  private:
   struct Case;
-  struct Reference;
   std::string check_case(Case& c, Range range, const fusion::Choice& choice);
-  Reference& reference(Case& c, Range range, const fusion::Segment& segment);
+  Case* repeated(const Case& c, Range range) const;
+  const Tensor& content(Case& c, Case* repeated, graph::ValueId id);
+  const std::vector<Tensor>& expected(Case& c, Range range);
 
   Device& device_;
   const GraphOfRows& graph_of_;

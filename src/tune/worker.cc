@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "core/check.h"
 #include "core/json.h"
@@ -79,21 +80,33 @@ std::pair<int, int> make_sockets() {
   return {ends[0], ends[1]};
 }
 
+/// fork(); in the parent the child's end of the sockets is closed, and both where there is no child.
+pid_t fork_beside(int ours, int theirs) {
+  const pid_t pid = ::fork();
+  const int error = errno;
+  if (pid != 0) ::close(theirs);
+  if (pid < 0) ::close(ours);
+  STOF_CHECK(pid >= 0, kIo, "tuning: no child process: {}", std::strerror(error));
+  return pid;
+}
+
 /// What every child does first: it ends with its parent, and Ctrl-C is the parent's business.
-void prepare_child() {
+void prepare_child(pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);  // it ended before that was said
   std::signal(SIGINT, SIG_IGN);
 }
 
 Json measurement_json(const Measurement& measurement) {
   return {{"microseconds", measurement.microseconds},
           {"failure", measurement.failure},
-          {"wrong", measurement.wrong}};
+          {"wrong", measurement.wrong},
+          {"late", measurement.late}};
 }
 
 Measurement read_measurement(const Json& json) {
   return {json.at("microseconds").get<double>(), json.at("failure").get<std::string>(),
-          json.at("wrong").get<bool>()};
+          json.at("wrong").get<bool>(), json.at("late").get<bool>()};
 }
 
 Range read_range(const Json& json) { return {json.at(0).get<int>(), json.at(1).get<int>()}; }
@@ -112,7 +125,8 @@ Json answer_measure(Bench& bench, const Json& request) {
   if (!text.empty()) incumbent = fusion::Choice::from_text(text);
   return measurement_json(bench.measure(read_range(request.at("range")), choice,
                                         incumbent ? &*incumbent : nullptr,
-                                        request.at("incumbent_us").get<double>()));
+                                        request.at("incumbent_us").get<double>(),
+                                        request.at("seconds").get<double>()));
 }
 
 Json answer_candidates(Bench& bench, const Json& request) {
@@ -133,7 +147,8 @@ Json answer_end_to_end(Bench& bench, const Json& request) {
       plan.choices.push_back(fusion::Choice::from_text(choice.get<std::string>()));
   }
   Json list = Json::array();
-  for (const Measurement& measurement : bench.measure_end_to_end(plans))
+  for (const Measurement& measurement :
+       bench.measure_end_to_end(plans, request.at("seconds").get<double>()))
     list.push_back(measurement_json(measurement));
   return list;
 }
@@ -194,13 +209,10 @@ void serve(Bench& bench, int descriptor) {
 StartChild fork_child(std::function<std::unique_ptr<Bench>()> make_bench) {
   return [make_bench = std::move(make_bench)] {
     const auto [ours, theirs] = make_sockets();
-    const pid_t pid = ::fork();
-    STOF_CHECK(pid >= 0, kIo, "tuning: no child process: {}", std::strerror(errno));
-    if (pid > 0) {
-      ::close(theirs);
-      return ChildProcess{pid, ours};
-    }
-    prepare_child();
+    const pid_t parent = ::getpid();
+    const pid_t pid = fork_beside(ours, theirs);
+    if (pid > 0) return ChildProcess{pid, ours};
+    prepare_child(parent);
     ::close(ours);
     try {
       serve(make_bench, theirs);
@@ -218,62 +230,84 @@ StartChild execute_child(std::vector<std::string> arguments) {
     for (const std::string& argument : arguments)
       pointers.push_back(const_cast<char*>(argument.c_str()));
     pointers.push_back(nullptr);
-    const pid_t pid = ::fork();
-    STOF_CHECK(pid >= 0, kIo, "tuning: no child process: {}", std::strerror(errno));
-    if (pid > 0) {
-      ::close(theirs);
-      return ChildProcess{pid, ours};
-    }
-    prepare_child();
+    const pid_t parent = ::getpid();
+    const pid_t pid = fork_beside(ours, theirs);
+    if (pid > 0) return ChildProcess{pid, ours};
+    prepare_child(parent);
     ::dup2(theirs, STDIN_FILENO);  // without the flag that closes the original
     ::execv(pointers[0], pointers.data());
     ::_exit(127);
   };
 }
 
+namespace {
+
+std::string end_text(int status) {
+  return WIFSIGNALED(status)
+             ? fmt::format("crashed (signal {})", WTERMSIG(status))
+             : fmt::format("ended the process (exit code {})", WEXITSTATUS(status));
+}
+
+}  // namespace
+
 /// What came back, or why nothing did.
 struct Worker::Answer {
   Json result;
   std::string failure;  ///< of the child: "crashed (signal 11)"
+  bool late = false;    ///< it was killed for not answering in time
 };
 
 Worker::Worker(StartChild start, WorkerOptions options)
     : start_(std::move(start)), options_(options) {
-  this->start();
+  const std::string failure = this->start(options_.start_seconds);
+  STOF_CHECK(failure.empty(), kInternal, "tuning: the measuring process {} at its start", failure);
 }
 
 Worker::~Worker() { stop(); }
 
-void Worker::start() {
+/// Returns why there is no child, where it ended by itself.
+std::string Worker::start(double seconds) {
   child_ = start_();
-  const Answer answer = ask(Json{{"what", "environment"}}.dump(), options_.start_seconds);
-  STOF_CHECK(answer.failure.empty(), kInternal, "tuning: the measuring process {} at its start",
-             answer.failure);
-  environment_.fields.clear();
-  for (const Json& field : answer.result)
-    environment_.fields.push_back(
-        {field.at(0).get<std::string>(), field.at(1).get<std::string>(), field.at(2).get<bool>()});
+  try {
+    const Answer answer = ask(Json{{"what", "environment"}}.dump(), seconds);
+    if (!answer.failure.empty()) return answer.failure;
+    environment_.fields.clear();
+    for (const Json& field : answer.result)
+      environment_.fields.push_back({field.at(0).get<std::string>(), field.at(1).get<std::string>(),
+                                     field.at(2).get<bool>()});
+  } catch (...) {
+    stop();  // a constructor that throws has no destructor to do it
+    throw;
+  }
+  return "";
 }
 
-void Worker::stop() {
-  if (child_.pid < 0) return;
+/// How the child ended: killed where it has not.
+int Worker::stop() {
+  if (child_.pid < 0) return 0;
   ::close(child_.descriptor);
   ::kill(child_.pid, SIGKILL);
   int status = 0;
   while (::waitpid(child_.pid, &status, 0) < 0 && errno == EINTR) continue;
   child_ = {};
+  return status;
 }
 
 /// Starts a child where there is none; where it dies of the request, says how and leaves none.
 Worker::Answer Worker::ask(const std::string& request, double seconds) {
-  if (child_.pid < 0) start();
-  Answer answer;
+  const auto begin = Clock::now();
+  if (child_.pid < 0) {
+    std::string failure = start(std::min(seconds, options_.start_seconds));
+    if (!failure.empty()) return {Json(), std::move(failure), true};
+  }
+  const double left = seconds - std::chrono::duration<double>(Clock::now() - begin).count();
   std::string text;
   const Received got = send_message(child_.descriptor, request)
-                           ? receive_message(child_.descriptor, &text, seconds)
+                           ? receive_message(child_.descriptor, &text, left)
                            : Received::kClosed;
-  if (got == Received::kMessage) {
-    const Json json = Json::parse(text);
+  const Json json =
+      got == Received::kMessage ? Json::parse(text, nullptr, /*allow_exceptions=*/false) : Json();
+  if (json.contains("result") || json.contains("error")) {
     if (json.value("last", false)) {
       ++num_lost_;
       stop();
@@ -281,23 +315,30 @@ Worker::Answer Worker::ask(const std::string& request, double seconds) {
     if (json.contains("error"))
       throw Error(static_cast<ErrorCode>(json.at("code").get<int>()),
                   json.at("error").get<std::string>());
-    answer.result = json.at("result");
-    return answer;
+    return {json.at("result"), "", false};
   }
   ++num_lost_;
-  if (got == Received::kLate) {
-    answer.failure = fmt::format("did not end within {:g} s", seconds);
-    stop();
-    return answer;
+  if (got == Received::kClosed) return {Json(), end_text(ended()), false};
+  stop();
+  if (got == Received::kLate)
+    return {Json(), fmt::format("did not end within {:.3g} s", seconds), true};
+  return {Json(), "answered something else", false};
+}
+
+/// After the other end was closed: the child is about to end by itself, if it is not lost.
+int Worker::ended() {
+  constexpr int kTries = 200;
+  for (int i = 0; i < kTries; ++i) {
+    int status = 0;
+    const pid_t ended = ::waitpid(child_.pid, &status, WNOHANG);
+    if (ended == child_.pid) {
+      ::close(child_.descriptor);
+      child_ = {};
+      return status;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  ::close(child_.descriptor);
-  int status = 0;
-  while (::waitpid(child_.pid, &status, 0) < 0 && errno == EINTR) continue;
-  child_ = {};
-  answer.failure = WIFSIGNALED(status)
-                       ? fmt::format("crashed (signal {})", WTERMSIG(status))
-                       : fmt::format("ended the process (exit code {})", WEXITSTATUS(status));
-  return answer;
+  return stop();
 }
 
 fusion::Scheme Worker::untuned_scheme() {
@@ -321,19 +362,24 @@ std::vector<Candidate> Worker::candidates(Range range) {
 }
 
 Measurement Worker::measure(Range range, const fusion::Choice& choice,
-                            const fusion::Choice* incumbent, double incumbent_us) {
+                            const fusion::Choice* incumbent, double incumbent_us, double seconds) {
   const Json request = {{"what", "measure"},
                         {"range", {range.first, range.last}},
                         {"choice", choice.text()},
                         {"incumbent", incumbent != nullptr ? incumbent->text() : ""},
-                        {"incumbent_us", incumbent_us}};
-  const Answer answer = ask(request.dump(), options_.candidate_seconds);
+                        {"incumbent_us", incumbent_us},
+                        {"seconds", seconds}};
+  const double limit = seconds + options_.grace_seconds;
+  const Answer answer = ask(request.dump(), std::min(limit, options_.candidate_seconds));
+  // Whether it is endless is not known of one that had less time than others.
+  if (answer.late && limit < options_.candidate_seconds) return Measurement::time_was_up();
   if (!answer.failure.empty()) return {0, answer.failure};
   return read_measurement(answer.result);
 }
 
-std::vector<Measurement> Worker::measure_end_to_end(const std::vector<TunedPlan>& plans) {
-  Json request = {{"what", "end to end"}, {"plans", Json::array()}};
+std::vector<Measurement> Worker::measure_end_to_end(const std::vector<TunedPlan>& plans,
+                                                    double seconds) {
+  Json request = {{"what", "end to end"}, {"seconds", seconds}, {"plans", Json::array()}};
   for (const TunedPlan& plan : plans) {
     Json entry = {{"partition", Json::array()}, {"choices", Json::array()}};
     for (const Range& range : plan.partition)
@@ -341,8 +387,13 @@ std::vector<Measurement> Worker::measure_end_to_end(const std::vector<TunedPlan>
     for (const fusion::Choice& choice : plan.choices) entry["choices"].push_back(choice.text());
     request["plans"].push_back(std::move(entry));
   }
-  const Answer answer = ask(request.dump(), options_.end_to_end_seconds);
+  const double limit = seconds + options_.grace_seconds;
+  const Answer answer = ask(request.dump(), std::min(limit, options_.end_to_end_seconds));
   std::vector<Measurement> list;
+  if (answer.late && limit < options_.end_to_end_seconds) {
+    list.assign(plans.size(), Measurement::time_was_up());
+    return list;
+  }
   if (!answer.failure.empty()) {
     list.assign(plans.size(), {0, answer.failure});
     return list;

@@ -37,9 +37,11 @@ struct WorkerOptions {
   double candidate_seconds = 10;    ///< a candidate that takes longer counts as endless
   double end_to_end_seconds = 120;  ///< the same of one last comparison
   double start_seconds = 120;       ///< until the child's first answer
+  double grace_seconds = 1;         ///< beyond the time a request has: to give it up by itself
 };
 
-/// Forwards to the child; one that ended is replaced for the next request.
+/// Forwards to the child; one that ended is replaced for the next request. Every child is waited
+/// for: none outlives this.
 class Worker : public Bench {
  public:
   /// Throws what the child says when it can't start.
@@ -52,15 +54,17 @@ class Worker : public Bench {
   fusion::Scheme untuned_scheme() override;
   std::vector<Candidate> candidates(Range range) override;
   Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice* incumbent,
-                      double incumbent_us) override;
-  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans) override;
+                      double incumbent_us, double seconds) override;
+  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans,
+                                              double seconds) override;
   /// Children that had to be replaced.
   int num_lost() const { return num_lost_; }
 
  private:
   struct Answer;
-  void start();
-  void stop();
+  std::string start(double seconds);
+  int stop();
+  int ended();
   Answer ask(const std::string& request, double seconds);
 
   StartChild start_;

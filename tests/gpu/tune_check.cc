@@ -149,8 +149,8 @@ class FaultyDevice : public Device {
         batch.rows() > 100, *gpu_, device_);
   }
   void synchronize() override { gpu_->synchronize(); }
-  std::vector<double> time(const std::vector<Contender>& contenders) override {
-    return gpu_->time(contenders);
+  std::vector<double> time(const std::vector<Contender>& contenders, double seconds) override {
+    return gpu_->time(contenders, seconds);
   }
   fusion::MachineFacts facts() const override { return gpu_->facts(); }
   std::int64_t cache_bytes() const override { return gpu_->cache_bytes(); }
@@ -171,7 +171,7 @@ void check_faults(Tally& tally) {
   const Range first{0, 0};
   int good = 0;
   for (const Candidate& candidate : worker.candidates(first)) {
-    const Measurement measured = worker.measure(first, candidate.choice, nullptr, 0);
+    const Measurement measured = worker.measure(first, candidate.choice, nullptr, 0, 100);
     const bool planted = candidate.choice.parameters.empty();
     good += !planted && measured.ok();
     if (planted)

@@ -62,6 +62,57 @@ TEST(Search, SpendsItsBudgetAndNotMore) {
   }
 }
 
+TEST(Search, KeepsItsBudgetWhereMeasurementsAreUneven) {
+  for (const double budget : {2.0, 10.0, 40.0}) {
+    for (std::int64_t seed = 0; seed < 10; ++seed) {
+      SyntheticLandscape landscape(14, seed);
+      landscape.seconds_per_comparison = budget * 0.02;
+      // What no average tells: the first of a segment is checked as well, some take half a minute.
+      landscape.seconds_of = [&](Range range, int count) {
+        return count % 7 == 6 ? 30.0 : range.size() % 2 == 0 ? budget * 0.03 : 0.01;
+      };
+      const SearchResult result = search(landscape, options_for(landscape, budget));
+      EXPECT_LE(result.seconds, budget) << seed;
+      EXPECT_EQ(result.end, SearchEnd::kBudget);
+      EXPECT_GT(result.measured, 0);
+    }
+  }
+}
+
+TEST(Search, LeavesTimeForTheLastComparison) {
+  SyntheticLandscape landscape(14, 3);
+  // Of long passes: 15 % of the budget would not do for two of them.
+  const double pass_us = landscape.plan_us(
+      {landscape.separate(), std::vector<fusion::Choice>(14, {"own", {{"tile", 0}}})});
+  const double budget = 20 * pass_us * 1e-6;
+  landscape.seconds_per_measurement = budget * 0.01;
+  landscape.seconds_per_comparison = 5 * pass_us * 1e-6;
+  const SearchResult result = search(landscape, options_for(landscape, budget));
+  EXPECT_EQ(result.end, SearchEnd::kBudget);
+  EXPECT_TRUE(result.compared.front().timed && result.best().timed);
+  EXPECT_LE(result.seconds, budget);
+  // What was spent before counts.
+  SyntheticLandscape again(14, 3);
+  SearchOptions options = options_for(again, 10);
+  options.spent_seconds = 6;
+  const SearchResult rest = search(again, options);
+  EXPECT_GE(rest.seconds, 6);
+  EXPECT_LE(rest.seconds, 10);
+  EXPECT_LE(again.seconds(), 1000 + 4);
+}
+
+TEST(Search, TellsOfEveryMeasurementBeforeTheNext) {
+  SyntheticLandscape landscape(8, 1);
+  SearchOptions options = options_for(landscape, 5);
+  int told = 0;
+  options.measured = [&](Range, const SegmentMemo& segment) {
+    EXPECT_EQ(++told, landscape.num_measured);
+    EXPECT_GT(segment.num_measured(), 0);
+  };
+  const SearchResult result = search(landscape, options);
+  EXPECT_EQ(told, result.measured);
+}
+
 TEST(Search, EndsByItselfWhereNothingIsLeft) {
   SyntheticLandscape landscape(4, 1);
   landscape.candidates_per_segment = 2;

@@ -22,6 +22,8 @@ class SyntheticLandscape : public Landscape {
   double seconds_per_measurement = 0.05;
   double seconds_per_comparison = 0.5;  ///< of one plan
   int candidates_per_segment = 8;
+  /// What a measurement takes, by segment and how many there were; empty: always the same.
+  std::function<double(Range, int)> seconds_of;
   /// What a measurement finds, by segment and candidate; empty: as synthesised.
   std::function<std::string(Range, int)> fault;
   /// Factor on a whole pass: what sums of segments do not tell.
@@ -65,9 +67,11 @@ class SyntheticLandscape : public Landscape {
     return list;
   }
 
-  Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice*,
-                      double) override {
-    now_ += seconds_per_measurement;
+  Measurement measure(Range range, const fusion::Choice& choice, const fusion::Choice*, double,
+                      double seconds) override {
+    const double cost = seconds_of ? seconds_of(range, num_measured) : seconds_per_measurement;
+    now_ += std::min(cost, std::max(seconds, 0.0));
+    if (cost > seconds) return Measurement::time_was_up();
     ++num_measured;
     if (!seen_.insert(to_text({range}) + choice.text()).second)
       measured_twice.insert(to_text({range}) + " " + choice.text());
@@ -77,9 +81,15 @@ class SyntheticLandscape : public Landscape {
     return {true_us(range, index), ""};
   }
 
-  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans) override {
+  std::vector<Measurement> measure_end_to_end(const std::vector<TunedPlan>& plans,
+                                              double seconds) override {
     std::vector<Measurement> result;
+    const double end = now_ + seconds;
     for (const TunedPlan& plan : plans) {
+      if (result.size() > 1 && now_ + seconds_per_comparison > end) {
+        result.push_back(Measurement::time_was_up());
+        continue;
+      }
       now_ += seconds_per_comparison;
       const double factor = end_to_end_factor ? end_to_end_factor(plan) : 1;
       result.push_back({plan_us(plan) * factor, ""});

@@ -2,13 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <thread>
 
 #include "model/tuned.h"
 #include "stof/error.h"
@@ -96,8 +102,8 @@ class FaultyDevice : public Device {
     cpu_->download(to, from, bytes);
   }
   void synchronize() override {}
-  std::vector<double> time(const std::vector<Contender>& contenders) override {
-    return cpu_->time(contenders);
+  std::vector<double> time(const std::vector<Contender>& contenders, double seconds) override {
+    return cpu_->time(contenders, seconds);
   }
   fusion::MachineFacts facts() const override { return cpu_->facts(); }
   std::int64_t cache_bytes() const override { return 1 << 20; }
@@ -222,7 +228,7 @@ TEST_F(Tuner, SurvivesFaultyCandidatesAndChoosesNone) {
   std::map<std::string, std::string> said;
   const std::vector<Candidate> candidates = worker.candidates(norm);
   for (const Candidate& candidate : candidates)
-    said[candidate.choice.family] = worker.measure(norm, candidate.choice, nullptr, 0).failure;
+    said[candidate.choice.family] = worker.measure(norm, candidate.choice, nullptr, 0, 100).failure;
   EXPECT_THAT(said["row"], IsEmpty());
   EXPECT_THAT(said["nan"], HasSubstr("nan at [199, 31], or not written (200 rows)"));
   EXPECT_THAT(said["block"], HasSubstr("(200 rows)"));
@@ -335,7 +341,7 @@ TEST_F(Tuner, MeasuresOnWhenMemoryRanOutForOneSegment) {
   FaultyDevice& device = *owned;
   DeviceBench bench(std::move(owned), small_problem());
   const auto measure = [&](Range range) {
-    return bench.measure(range, bench.candidates(range).back().choice, nullptr, 0).failure;
+    return bench.measure(range, bench.candidates(range).back().choice, nullptr, 0, 100).failure;
   };
   const Range embedding{0, 0}, next{1, 1};
   EXPECT_EQ(measure(embedding), "");
@@ -355,6 +361,114 @@ TEST_F(Tuner, KeepsFinishedRecordsWhenInterrupted) {
   EXPECT_EQ(result.search.end, SearchEnd::kStopped);
   EXPECT_GE(database.records().size(), 5u);
   EXPECT_TRUE(load_tuned(small_problem(), database, worker.environment()).has_value());
+}
+
+/// Children of this process that have not been waited for.
+int num_children() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    for (std::ifstream list(entry.path() / "children"); list >> std::ws, list.good();) {
+      int pid = 0;
+      list >> pid;
+      ++count;
+    }
+  return count;
+}
+
+int num_descriptors() {
+  const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(entries), end(entries)));
+}
+
+TEST_F(Tuner, LosesOneMeasurementAtMostWhenItIsKilled) {
+  // Shared with the process that tunes: how many measurements it has ended.
+  void* const shared =
+      ::mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* const num_ended = static_cast<std::atomic<int>*>(shared);
+  const pid_t tuner = ::fork();
+  ASSERT_GE(tuner, 0);
+  if (tuner == 0) {
+    Worker worker(cpu_child(), {});
+    TuneOptions options;
+    options.budget_seconds = 600;
+    options.progress = [&](const Progress& progress) {
+      *num_ended = progress.measured;
+      // Long enough for the other process to see it.
+      if (progress.measured >= 8) std::this_thread::sleep_for(std::chrono::seconds(60));
+    };
+    tune(small_problem(), worker, Database(folder_), options);
+    ::_exit(0);
+  }
+  while (*num_ended < 8) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  ::kill(tuner, SIGKILL);
+  ASSERT_EQ(::waitpid(tuner, nullptr, 0), tuner);
+  const Database database(folder_);
+  std::size_t num_stored = 0;
+  for (const DatabaseEntry& entry : database.list()) {
+    ASSERT_TRUE(entry.record.has_value()) << entry.problem;
+    num_stored += entry.record->measured.size();
+  }
+  EXPECT_EQ(num_stored, 8u);
+  ::munmap(shared, sizeof(int));
+  // The next one goes on from there.
+  Worker worker(cpu_child(), {});
+  TuneOptions options;
+  options.stop = [count = 0]() mutable { return ++count > 20; };
+  EXPECT_EQ(tune(small_problem(), worker, database, options).search.remembered, 8);
+}
+
+TEST_F(Tuner, WaitsForEveryChildAndClosesItsSockets) {
+  const int children = num_children(), descriptors = num_descriptors();
+  const auto broken = []() -> std::unique_ptr<Bench> {
+    throw Error(ErrorCode::kNotFound, "planted");
+  };
+  EXPECT_THROW(Worker(fork_child(broken), {}), Error);
+  EXPECT_THROW(Worker(execute_child({"/nowhere/stof"}), {}), Error);
+  // One that answers something else, and stays.
+  const StartChild talker = [] {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const char answer[] = "\x02\0\0\0no";
+      static_cast<void>(::write(ends[1], answer, sizeof(answer) - 1));
+      ::pause();
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    return ChildProcess{pid, ends[0]};
+  };
+  EXPECT_THROW(Worker(talker, {}), Error);
+  // One that closes the socket, and stays.
+  const StartChild silent = [] {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::close(ends[0]);
+      ::close(ends[1]);
+      ::pause();
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    return ChildProcess{pid, ends[0]};
+  };
+  EXPECT_THROW(Worker(silent, {}), Error);
+  {
+    WorkerOptions limits;
+    limits.candidate_seconds = 0.2;
+    Worker worker(fork_child([] {
+                    return std::make_unique<DeviceBench>(std::make_unique<FaultyDevice>(),
+                                                         small_problem());
+                  }),
+                  limits);
+    for (const Candidate& candidate : worker.candidates({0, 0}))
+      worker.measure({0, 0}, candidate.choice, nullptr, 0, 100);
+    EXPECT_EQ(num_children(), children + 1);
+  }
+  EXPECT_EQ(num_children(), children);
+  EXPECT_EQ(num_descriptors(), descriptors);
 }
 
 TEST_F(Tuner, SaysWhyTheMeasuringProcessDoesNotStart) {

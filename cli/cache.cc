@@ -38,7 +38,9 @@ void print_records() {
   for (const tune::DatabaseEntry& entry : database.list())
     rows.push_back({entry.record ? entry.record->what : entry.path,
                     entry.record ? machine_of(*entry.record) : "",
-                    entry.record ? outcome_of(*entry.record) : "damaged"});
+                    entry.record     ? outcome_of(*entry.record)
+                    : entry.outdated ? "of another stof"
+                                     : "damaged"});
   print_out("{} tuning records in {}\n", rows.size() - 1, database.folder());
   if (rows.size() > 1) print_out("{}", format_table(rows));
 }
@@ -71,7 +73,10 @@ void verify_entries() {
   int good_records = 0;
   for (const tune::DatabaseEntry& entry : database.list()) {
     good_records += entry.record.has_value();
-    if (!entry.record) damaged += "\n  " + entry.problem;
+    if (entry.outdated)
+      write_note(entry.problem + "; ignored");
+    else if (!entry.record)
+      damaged += "\n  " + entry.problem;
   }
   print_out("{} tuning records are intact in {}\n", good_records, database.folder());
   if (!damaged.empty())

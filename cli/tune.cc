@@ -79,11 +79,10 @@ std::vector<std::string> worker_command(const TuneOptions& options) {
 
 void print_json(const tune::TuneResult& result, const tune::Database& database) {
   const tune::SearchResult& search = result.search;
-  nlohmann::ordered_json json = {{"what", result.what},          {"scheme", result.scheme.hex()},
-                                 {"chosen", search.best().name}, {"seconds", search.seconds},
-                                 {"end", to_string(search.end)}, {"timed", search.measured},
-                                 {"faulty", search.failed},      {"known", search.remembered},
-                                 {"folder", database.folder()}};
+  nlohmann::ordered_json json = {
+      {"what", result.what},       {"scheme", result.scheme.hex()}, {"chosen", search.best().name},
+      {"seconds", search.seconds}, {"end", to_string(search.end)},  {"timed", search.measured},
+      {"faulty", search.failed},   {"known", search.remembered},    {"folder", database.folder()}};
   for (const tune::ComparedPlan& entry : search.compared)
     json["compared"].push_back({{"name", entry.name},
                                 {"segments", to_text(entry.plan.partition)},

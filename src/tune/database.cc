@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <system_error>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/env.h"
@@ -33,6 +34,7 @@ DatabaseEntry read_entry(const std::string& path) {
       entry.problem = path + ": the record of " + record.file_name() + " under another name";
   } catch (const Error& error) {
     entry.problem = error.what();
+    entry.outdated = error.code() == ErrorCode::kUnsupported;
   }
   return entry;
 }
@@ -65,6 +67,7 @@ double distance(const Record& record, std::int64_t rows) {
 /// Picks the record that fits best, remembering why one did not fit.
 struct Picker {
   std::int64_t rows;
+  const std::string& batch;
   std::optional<FoundRecord> found;
   std::optional<Mismatch> refused;
 
@@ -76,7 +79,7 @@ struct Picker {
       return;
     }
     const auto rank = [&](const Record& r, bool soft) {
-      return std::pair(distance(r, rows), soft);
+      return std::tuple(distance(r, rows), r.batch != batch, soft);
     };
     if (found && rank(found->record, found->soft.has_value()) <= rank(record, differs.has_value()))
       return;
@@ -97,14 +100,8 @@ Database::Database(std::string folder, const std::vector<std::string>& shipped)
 
 Database Database::standard() { return Database(cache_folder() + "/tuning", shipped_archives()); }
 
-/// Those of the folder, without the library's.
-std::vector<Record> Database::read(RecordKind kind, const std::string& key) const {
-  std::vector<Record> records;
-  if (read_) {
-    for (const Record& record : *read_)
-      if (record.kind == kind && record.key == key) records.push_back(record);
-    return records;
-  }
+/// Files of records of that key, whatever else they are of.
+std::vector<std::string> Database::paths_of(const std::string& key) const {
   std::vector<std::string> paths;
   std::error_code ignored;
   for (const auto& file : fs::directory_iterator(folder_, ignored)) {
@@ -113,7 +110,18 @@ std::vector<Record> Database::read(RecordKind kind, const std::string& key) cons
       paths.push_back(file.path().string());
   }
   std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) {
+  return paths;
+}
+
+/// Those of the folder, without the library's.
+std::vector<Record> Database::read(RecordKind kind, const std::string& key) const {
+  std::vector<Record> records;
+  if (read_) {
+    for (const Record& record : *read_)
+      if (record.kind == kind && record.key == key) records.push_back(record);
+    return records;
+  }
+  for (const std::string& path : paths_of(key)) {
     DatabaseEntry entry = read_entry(path);
     if (!entry.record)
       log_warn("{}; the record is ignored, tuning again replaces it", entry.problem);
@@ -133,8 +141,8 @@ Database Database::snapshot(RecordKind kind, const std::string& key) const {
 
 std::optional<FoundRecord> Database::find(RecordKind kind, const std::string& key,
                                           const Environment& environment, std::int64_t rows,
-                                          bool warn) const {
-  Picker picker{rows, std::nullopt, std::nullopt};
+                                          const std::string& batch, bool warn) const {
+  Picker picker{rows, batch, std::nullopt, std::nullopt};
   for (const Record& record : read(kind, key)) picker.offer(record, environment, false);
   if (!picker.found)
     for (const Record& record : shipped_)
@@ -159,6 +167,9 @@ void Database::store(const Record& record) const {
       merged = merge(*entry.record, record);
   }
   write_file(path, merged.to_json(true) + "\n");
+  if (record.kind == RecordKind::kScheme)  // segments' names are the same in all formats
+    for (const std::string& other : paths_of(record.key))
+      if (other != path && read_entry(other).outdated) fs::remove(other, failed);
 }
 
 bool Database::empty() const {

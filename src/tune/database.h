@@ -14,7 +14,8 @@ namespace stof::tune {
 struct DatabaseEntry {
   std::string path;
   std::optional<Record> record;
-  std::string problem;  ///< why there is no record
+  std::string problem;    ///< why there is no record
+  bool outdated = false;  ///< intact, but of another format
 };
 
 /// A record that fits this machine.
@@ -33,14 +34,16 @@ class Database {
   static Database standard();
 
   /// The record of that key for this environment; of schemes the one tuned for the nearest number
-  /// of rows. Where there are only records of other environments, one line of warning names the
-  /// field that differs; a damaged one is passed over with one line.
+  /// of rows, and of several for that number the one of the same batch_key(). Where there are only
+  /// records of other environments, one line of warning names the field that differs; a damaged one
+  /// is passed over with one line.
   std::optional<FoundRecord> find(RecordKind kind, const std::string& key,
                                   const Environment& environment, std::int64_t rows = 0,
-                                  bool warn = true) const;
+                                  const std::string& batch = "", bool warn = true) const;
   /// The records of one kind and key alone, read now: find() and empty() then look at no file.
   Database snapshot(RecordKind kind, const std::string& key) const;
-  /// Merges the record into what is there. Throws Io where the folder can't be written.
+  /// Merges the record into what is there, and removes what other formats held of its key. Throws
+  /// Io where the folder can't be written.
   void store(const Record& record) const;
 
   /// Quick: without a record, neither on disk nor in the library.
@@ -53,6 +56,7 @@ class Database {
   const std::string& folder() const { return folder_; }
 
  private:
+  std::vector<std::string> paths_of(const std::string& key) const;
   std::vector<Record> read(RecordKind kind, const std::string& key) const;
 
   std::string folder_;

@@ -51,6 +51,10 @@ std::optional<Mismatch> mismatch(const Environment& here, const Environment& rec
 /// library of products than most users have, so these two are soft.
 Environment for_shipped_records(Environment here);
 
+/// The identity that a shared library's linker gave it (the GNU build id), in hexadecimal digits;
+/// empty where it has none. Loads nothing.
+std::string library_build(const std::string& path);
+
 /// This machine's processor with its threads, instruction set and libraries.
 Environment cpu_environment(int num_threads);
 /// Its GPU, driver and libraries. Throws NotFound where there is none, saying what is missing.

@@ -35,9 +35,9 @@ class SegmentMemo {
   int num_measured_ = 0;
 };
 
-/// The candidate to time next, nothing when all are known or hopeless: predicted `prune_ratio` times
-/// slower than the best. Half of the samples in the model's order, half at random: the model is not
-/// always right.
+/// The candidate to time next, nothing when all are known or hopeless: predicted `prune_ratio`
+/// times slower than the best. Half of the samples in the model's order, half at random: the model
+/// is not always right.
 std::optional<std::size_t> next_candidate(const SegmentMemo& segment, const std::string& key,
                                           double prune_ratio, std::uint64_t seed);
 

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;  // keys in order: one text for one record, which the checksum needs
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr std::string_view kArchiveTitle = R"({"archive":"stof tuning records, one a line"})";
 /// How to_json(false) starts. Quotes inside strings are escaped, so it is nowhere else.
 constexpr std::string_view kRecordStart = "{\"checksum\":\"";
@@ -49,6 +49,7 @@ Json body_json(const Record& record) {
   } else {
     body["rows"] = record.rows;
     body["mask"] = record.mask;
+    body["batch"] = record.batch;
     body["scheme"] = record.scheme;
     body["choices"] = Json::object();
     for (const auto& [key, choice] : record.choices) body["choices"][key] = choice_json(choice);
@@ -74,20 +75,21 @@ double read_time(const Json& json) {
   return us;
 }
 
-bool is_key(const std::string& key) {
-  return key.size() == 32 && key.find_first_not_of("0123456789abcdef") == std::string::npos;
+bool is_key(const std::string& key, std::size_t digits) {
+  return key.size() == digits && key.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 Record read_body(const Json& body) {
   Record record;
   const int format = body.at("format").get<int>();
-  STOF_CHECK(format == kFormat, kCorrupt, "format: expected {}, got {}", kFormat, format);
+  STOF_CHECK(format == kFormat, kUnsupported, "format: expected {}, got {}, of another stof",
+             kFormat, format);
   const std::string kind = body.at("kind").get<std::string>();
   STOF_CHECK(kind == "segment" || kind == "scheme", kCorrupt,
              "kind: expected segment or scheme, got {}", quote_text(kind));
   record.kind = kind == "segment" ? RecordKind::kSegment : RecordKind::kScheme;
   record.key = body.at("key").get<std::string>();
-  STOF_CHECK(is_key(record.key), kCorrupt, "key: expected 32 hexadecimal digits, got {}",
+  STOF_CHECK(is_key(record.key, 32), kCorrupt, "key: expected 32 hexadecimal digits, got {}",
              quote_text(record.key));
   record.what = body.at("what").get<std::string>();
   for (const auto& [name, field] : body.at("environment").items())
@@ -109,6 +111,9 @@ Record read_body(const Json& body) {
     record.rows = body.at("rows").get<std::int64_t>();
     STOF_CHECK(record.rows > 0, kCorrupt, "rows: expected at least 1, got {}", record.rows);
     record.mask = body.at("mask").get<std::string>();
+    record.batch = body.at("batch").get<std::string>();
+    STOF_CHECK(is_key(record.batch, 16), kCorrupt, "batch: expected 16 hexadecimal digits, got {}",
+               quote_text(record.batch));
     record.scheme = body.at("scheme").get<std::string>();
     for (const auto& [key, choice] : body.at("choices").items())
       record.choices[key] = read_choice(choice);
@@ -121,11 +126,18 @@ Record read_body(const Json& body) {
 
 }  // namespace
 
+std::string batch_key(const mask::Mask& mask, const std::vector<std::int64_t>& offsets) {
+  Hasher hasher;
+  hasher.add(mask.fingerprint());
+  for (const std::int64_t offset : offsets) hasher.add(offset);
+  return hasher.finish().hex().substr(0, 16);
+}
+
 bool Record::operator==(const Record& other) const { return body_json(*this) == body_json(other); }
 
 std::string Record::file_name() const {
-  const std::string of_rows = kind == RecordKind::kScheme ? fmt::format("-{}", rows) : "";
-  return fmt::format("{}{}-{}.json", key, of_rows, environment.fingerprint().hex().substr(0, 16));
+  const std::string of = kind == RecordKind::kScheme ? fmt::format("-{}-{}", rows, batch) : "";
+  return fmt::format("{}{}-{}.json", key, of, environment.fingerprint().hex().substr(0, 16));
 }
 
 std::string Record::to_json(bool pretty) const {
@@ -144,13 +156,12 @@ Record Record::from_json(std::string_view text, const std::string& name) {
   } catch (const Json::exception&) {
     throw_error(ErrorCode::kCorrupt, "{}: expected a tuning record, a field is missing", name);
   } catch (const Error& error) {
-    throw_error(ErrorCode::kCorrupt, "{}: {}", name, error.what());
+    throw_error(error.code(), "{}: {}", name, error.what());
   }
 }
 
 Record merge(const Record& older, const Record& newer) {
-  const bool comparable = older.mask == newer.mask;
-  const bool keep = comparable && older.microseconds < newer.microseconds * (1 - kHysteresis);
+  const bool keep = older.microseconds < newer.microseconds * (1 - kHysteresis);
   Record merged = keep ? older : newer;
   for (const Record* record : {&older, &newer})
     for (const auto& [choice, measured] : record->measured) merged.measured[choice] = measured;

@@ -8,9 +8,13 @@
 #include <vector>
 
 #include "fusion/choice.h"
+#include "stof/mask.h"
 #include "tune/environment.h"
 
 namespace stof::tune {
+
+/// Of a mask and the lengths of the sequences under it: 16 hexadecimal digits of their contents.
+std::string batch_key(const mask::Mask& mask, const std::vector<std::int64_t>& offsets);
 
 enum class RecordKind {
   kSegment,  ///< how fast each candidate of a segment is
@@ -39,7 +43,8 @@ struct Record {
 
   // Of a scheme.
   std::int64_t rows = 0;                          ///< tokens of the batch that was tuned for
-  std::string mask;                               ///< that it was timed under
+  std::string mask;                               ///< that it was timed under, for people
+  std::string batch;                              ///< batch_key() of mask and lengths
   std::string scheme;                             ///< fusion::Scheme::hex()
   std::map<std::string, fusion::Choice> choices;  ///< by positions of a strip: "3-5"
   std::string untuned_scheme;                     ///< what would be run without tuning
@@ -49,17 +54,17 @@ struct Record {
 
   bool operator==(const Record& other) const;
 
-  /// "<key>-<environment>.json", of schemes "<key>-<rows>-<environment>.json".
+  /// "<key>-<environment>.json", of schemes "<key>-<rows>-<batch>-<environment>.json".
   std::string file_name() const;
   /// {"checksum": ..., "record": ...}; several lines, or one.
   std::string to_json(bool pretty) const;
   /// Inverse of to_json(). Throws Corrupt, naming what is wrong, where a byte that matters was
-  /// changed.
+  /// changed; Unsupported for an intact record of another format.
   static Record from_json(std::string_view text, const std::string& name);
 };
 
 /// Both of one key and environment: of the choices the newer unless the older is faster by more
-/// than the hysteresis (of a scheme, under the same mask), and all that was measured.
+/// than the hysteresis, and all that was measured.
 Record merge(const Record& older, const Record& newer);
 
 /// Many records in one text, one a line.

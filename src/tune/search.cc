@@ -339,8 +339,7 @@ void Search::time_passes() {
     for (std::size_t i = 0; i < result_.compared.size(); ++i)
       if (is_library(i) == library) offer(i);
   if (plans.size() < 2 || out_of_time(1)) return;
-  const auto measured =
-      landscape_.measure_end_to_end(plans, options_.budget_seconds - spent());
+  const auto measured = landscape_.measure_end_to_end(plans, options_.budget_seconds - spent());
   STOF_ASSERT(measured.size() == plans.size());
   for (std::size_t i = 0; i < measured.size(); ++i) {
     if (measured[i].late) continue;

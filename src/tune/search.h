@@ -84,7 +84,7 @@ struct SearchResult {
   std::vector<Point> curve;
   std::map<std::string, SegmentMemo> segments;  ///< everything measured, by segment key
   SearchEnd end = SearchEnd::kExhausted;
-  double seconds = 0;          ///< of the budget, with those before the search
+  double seconds = 0;            ///< of the budget, with those before the search
   int measured = 0, failed = 0;  ///< now
   int remembered = 0;            ///< known from records
 

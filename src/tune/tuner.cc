@@ -49,7 +49,7 @@ class RememberingLandscape : public BenchLandscape {
     const std::string key = segment_key(range);
     auto known = known_.find(key);
     if (known == known_.end()) {
-      auto found = database_.find(RecordKind::kSegment, key, environment_, 0, /*warn=*/false);
+      auto found = database_.find(RecordKind::kSegment, key, environment_, 0, "", /*warn=*/false);
       // What was measured under other conditions is no match for what is measured now.
       const bool usable = found && !found->soft && !found->shipped;
       known = known_.emplace(key, usable ? std::move(found->record.measured) : Measured{}).first;
@@ -149,8 +149,9 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
   result.search = search(landscape, search_options);
   result.environment = environment;
   result.what =
-      fmt::format("{} operators a layer, {} layers, {} rows, mask {}", strip.layer().size(),
-                  strip.num_layers(), problem.batch.rows(), problem.batch.mask.describe());
+      fmt::format("{} operators a layer, {} layers, {} sequences, {} rows, mask {}",
+                  strip.layer().size(), strip.num_layers(), problem.batch.offsets.size() - 1,
+                  problem.batch.rows(), problem.batch.mask.describe());
   const ComparedPlan& best = result.search.best();
   result.scheme = strip.scheme(best.plan.partition);
   Record record;
@@ -160,6 +161,7 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
   record.environment = result.environment;
   record.rows = problem.batch.rows();
   record.mask = problem.batch.mask.describe();
+  record.batch = batch_key(problem.batch.mask, problem.batch.offsets);
   record.scheme = result.scheme.hex();
   record.untuned_scheme = strip.scheme(result.search.compared.front().plan.partition).hex();
   record.seconds = result.search.seconds;
@@ -179,7 +181,8 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
 std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Database& database,
                                       const Environment& environment) {
   const std::int64_t rows = problem.batch.rows();
-  auto found = database.find(RecordKind::kScheme, model_key(problem), environment, rows);
+  auto found = database.find(RecordKind::kScheme, model_key(problem), environment, rows,
+                             batch_key(problem.batch.mask, problem.batch.offsets));
   if (!found) return std::nullopt;
   try {
     TunedScheme tuned;

@@ -71,8 +71,9 @@ struct TuneResult {
 TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& database,
                 const TuneOptions& options);
 
-/// What tuning found before for this model and environment, at the rows nearest to these, under
-/// whatever mask: segments other than attention know nothing of it.
+/// What tuning found before for this model and environment, at the rows nearest to these; of those
+/// under the same mask and lengths, else under whatever: segments other than attention know nothing
+/// of them.
 struct TunedScheme {
   fusion::Scheme scheme;
   exec::Choices choices;
@@ -90,8 +91,9 @@ Database records_of_model(const TuningProblem& problem, const Database& database
 using Verdicts = std::map<std::pair<Range, fusion::Choice>, bool>;
 
 /// Runs what was loaded on 5 rows and on 261, compares every element, and drops every choice whose
-/// numbers are wrong, that writes where it may not, or that does not run, with one line each: a record may be intact and its kernel no longer. Throws OutOfMemory
-/// and Cuda, which are no fault of a record.
+/// numbers are wrong, that writes where it may not, or that does not run, with one line each: a
+/// record may be intact and its kernel no longer. Throws OutOfMemory and Cuda, which are no fault
+/// of a record.
 void revalidate(const TuningProblem& problem, Device& device, TunedScheme& tuned);
 /// The same where some are known already, of this model under this mask at whatever rows. Asks for
 /// a device only when there is something to run.

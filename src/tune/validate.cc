@@ -182,8 +182,7 @@ Validator::Case* Validator::repeated(const Case& c, Range range) const {
 
 /// Of an input, a weight or an activation that a segment reads.
 const Tensor& Validator::content(Case& c, Case* repeated, ValueId id) {
-  const bool repeats =
-      repeated != nullptr && c.graph->value(id).kind != graph::ValueKind::kWeight;
+  const bool repeats = repeated != nullptr && c.graph->value(id).kind != graph::ValueKind::kWeight;
   Contents& contents = repeats ? c.repeating : c.contents;
   const auto found = contents.find(id);
   if (found != contents.end()) return found->second;

@@ -80,7 +80,8 @@ std::pair<int, int> make_sockets() {
   return {ends[0], ends[1]};
 }
 
-/// fork(); in the parent the child's end of the sockets is closed, and both where there is no child.
+/// fork(); in the parent the child's end of the sockets is closed, and both where there is no
+/// child.
 pid_t fork_beside(int ours, int theirs) {
   const pid_t pid = ::fork();
   const int error = errno;
@@ -123,10 +124,9 @@ Json answer_measure(Bench& bench, const Json& request) {
   const std::string text = request.at("incumbent").get<std::string>();
   std::optional<fusion::Choice> incumbent;
   if (!text.empty()) incumbent = fusion::Choice::from_text(text);
-  return measurement_json(bench.measure(read_range(request.at("range")), choice,
-                                        incumbent ? &*incumbent : nullptr,
-                                        request.at("incumbent_us").get<double>(),
-                                        request.at("seconds").get<double>()));
+  return measurement_json(
+      bench.measure(read_range(request.at("range")), choice, incumbent ? &*incumbent : nullptr,
+                    request.at("incumbent_us").get<double>(), request.at("seconds").get<double>()));
 }
 
 Json answer_candidates(Bench& bench, const Json& request) {
@@ -243,9 +243,8 @@ StartChild execute_child(std::vector<std::string> arguments) {
 namespace {
 
 std::string end_text(int status) {
-  return WIFSIGNALED(status)
-             ? fmt::format("crashed (signal {})", WTERMSIG(status))
-             : fmt::format("ended the process (exit code {})", WEXITSTATUS(status));
+  return WIFSIGNALED(status) ? fmt::format("crashed (signal {})", WTERMSIG(status))
+                             : fmt::format("ended the process (exit code {})", WEXITSTATUS(status));
 }
 
 }  // namespace

@@ -106,8 +106,8 @@ TEST_F(TuneCommand, FindsDamagedRecords) {
   ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
   const Finished finished =
       run_shell("bash",
-                "f=$(ls $STOF_CACHE/tuning/*.json | head -1); sed -i 's/\"format\": 1/\"format\": "
-                "2/' $f; \"$stof\" cache verify");
+                "f=$(ls $STOF_CACHE/tuning/*.json | head -1); sed -i 's/\"format\": 2/\"format\": "
+                "3/' $f; \"$stof\" cache verify");
   EXPECT_NE(finished.exit_code, 0);
   EXPECT_THAT(finished.err, HasSubstr("its checksum does not fit its content"));
 }

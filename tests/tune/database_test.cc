@@ -1,5 +1,6 @@
 #include "tune/database.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "core/file.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "stof/error.h"
 
@@ -66,6 +68,7 @@ Record scheme_record() {
   record.scheme = "14:34e8";
   record.rows = 4096;
   record.mask = "bigbird()";
+  record.batch = batch_key(mask::parse("bigbird()"), {0, 4096});
   record.choices["3-5"] = {"row", {{"rows", 4}}};
   record.untuned_scheme = "14:0000";
   record.seconds = 12.5;
@@ -161,6 +164,17 @@ TEST_F(TuningDatabase, LosesOnlyTheRecordInWhichAByteIsFlipped) {
   const std::string good = read_text_file(path, 1 << 20);
   set_log_level(LogLevel::kOff);
   std::size_t lost = 0;
+  // A record of each kind has every field there is.
+  const std::string other = scheme_record().to_json(true);
+  for (std::size_t i = 0; i < other.size(); ++i) {
+    std::string bad = other;
+    bad[i] = static_cast<char>(static_cast<unsigned char>(bad[i]) ^ 0x01u);
+    try {
+      EXPECT_EQ(Record::from_json(bad, "r"), scheme_record()) << i;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCorrupt) << i;
+    }
+  }
   for (std::size_t i = 0; i < good.size(); ++i)
     for (const unsigned flip : {0x01u, 0x20u, 0x80u}) {
       std::string bad = good;
@@ -203,6 +217,59 @@ TEST_F(TuningDatabase, TakesTheNearestNumberOfRows) {
        {std::pair(1, 128), std::pair(700, 128), std::pair(800, 4096), std::pair(1 << 20, 32768)})
     EXPECT_EQ(database.find(RecordKind::kScheme, kOther, environment(), wanted)->record.rows,
               expected);
+}
+
+TEST_F(TuningDatabase, KeepsARecordAMaskAndItsLengths) {
+  const Database database(folder_);
+  const std::string one = scheme_record().batch,
+                    eight = batch_key(mask::parse("bigbird()"), {0, 2048, 4096}),
+                    causal = batch_key(mask::parse("causal"), {0, 4096});
+  EXPECT_NE(one, eight);
+  EXPECT_NE(one, causal);
+  // By content: however it is written.
+  EXPECT_EQ(causal, batch_key(mask::parse(" causal "), {0, 4096}));
+  for (const std::string& batch : {one, eight, causal}) {
+    Record record = scheme_record();
+    record.batch = batch;
+    database.store(record);
+  }
+  EXPECT_THAT(database.records(), SizeIs(3));
+  const auto found = [&](const std::string& batch, std::int64_t rows) {
+    return database.find(RecordKind::kScheme, kOther, environment(), rows, batch)->record.batch;
+  };
+  for (const std::string& batch : {one, eight, causal}) EXPECT_EQ(found(batch, 4096), batch);
+  // Of another mask, better than none; and the number of rows counts for more.
+  EXPECT_FALSE(found("0123456789abcdef", 4096).empty());
+  Record shorter = scheme_record();
+  shorter.rows = 128;
+  shorter.batch = causal;
+  database.store(shorter);
+  EXPECT_EQ(found(one, 130), causal);
+}
+
+TEST_F(TuningDatabase, PassesOverRecordsOfAnotherFormatAndReplacesThem) {
+  // As stof wrote them before, and as a newer one might.
+  const std::string of_scheme = folder_ + "/" + kOther + "-4096-" + std::string(16, 'a') + ".json";
+  const std::string old_body =
+      R"({"choices":{},"curve":[],"environment":{},"format":1,"key":")" + kOther +
+      R"(","kind":"scheme","mask":"all","microseconds":1.0,"rows":4096,"scheme":"14:2e20",)"
+      R"("seconds":1.0,"untuned_microseconds":1.0,"untuned_scheme":"14:2e20","what":"a model"})";
+  std::filesystem::create_directories(folder_);
+  std::ofstream(of_scheme) << R"({"checksum":")" << fingerprint_of(old_body).hex()
+                           << R"(","record":)" << old_body << "}";
+  const Database database(folder_);
+  ASSERT_THAT(database.list(), SizeIs(1));
+  EXPECT_TRUE(database.list().front().outdated);
+  EXPECT_THAT(database.list().front().problem,
+              HasSubstr("format: expected 2, got 1, of another stof"));
+  const std::string text = warnings([&] {
+    EXPECT_FALSE(database.find(RecordKind::kScheme, kOther, environment(), 4096).has_value());
+  });
+  EXPECT_THAT(text, HasSubstr("format: expected 2, got 1"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  database.store(scheme_record());
+  EXPECT_THAT(database.list(), SizeIs(1));
+  EXPECT_TRUE(database.find(RecordKind::kScheme, kOther, environment(), 4096).has_value());
 }
 
 TEST_F(TuningDatabase, RefusesARecordUnderAnotherName) {
@@ -303,6 +370,20 @@ TEST(TuningEnvironment, OfThisProcessorIsStable) {
   EXPECT_FALSE(mismatch(here, cpu_environment(2)).has_value());
   EXPECT_EQ(mismatch(here, cpu_environment(3))->text(), "threads: expected 2, got 3");
   EXPECT_FALSE(mismatch(here, cpu_environment(3))->hard);
+}
+
+TEST(TuningEnvironment, TellsLibrariesOfOneNameApart) {
+  // This program has an identity where the linker writes one; its bytes tell.
+  const std::string text = read_text_file("/proc/self/exe", 1u << 30);
+  const std::string mark("\4\0\0\0\x14\0\0\0\3\0\0\0GNU\0", 16);
+  const std::size_t at = text.find(mark);
+  std::string expected;
+  if (at != std::string::npos)
+    for (std::size_t i = 0; i < 20; ++i)
+      expected += fmt::format("{:02x}", static_cast<unsigned char>(text[at + mark.size() + i]));
+  EXPECT_EQ(library_build("/proc/self/exe"), expected);
+  EXPECT_EQ(library_build("/nowhere/libnone.so"), "");
+  EXPECT_EQ(library_build("/proc/self/cmdline"), "");
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST_F(TuneCommand, TunesExplainsExportsAndImports) {
   EXPECT_EQ(attentions, 2);
 
   const std::string archive = folder_ / "records.jsonl";
-  EXPECT_THAT(run_stof({"cache", "ls"}).out, HasSubstr("2 layers, 64 rows"));
+  EXPECT_THAT(run_stof({"cache", "ls"}).out, HasSubstr("2 layers, 4 sequences, 64 rows"));
   EXPECT_THAT(run_stof({"cache", "verify"}).out, HasSubstr("tuning records are intact"));
   EXPECT_EQ(run_stof({"cache", "export", archive}).exit_code, 0);
   EXPECT_THAT(run_stof({"cache", "clear"}).out, HasSubstr("tuning records removed"));

@@ -14,6 +14,7 @@
 #include "run_report.h"
 #include "stof/npy.h"
 #include "texts.h"
+#include "tune/stopwatch.h"
 
 namespace stof::cli {
 namespace {
@@ -30,14 +31,14 @@ struct RunOptions {
   std::int64_t batch = 32;
   std::int64_t max_tokens = 0;
   int threads = 0;
-  bool json = false;
+  bool json = false, timing = false;
   std::string output;
   GenerateArguments generate;  ///< with --prompt
 };
 
 /// Refuses what has no meaning beside --prompt: options are honoured or refused.
 void continue_prompt(RunOptions& options, const CLI::App& command, const Program& program) {
-  for (const char* name : {"TEXT", "--file", "--task", "--tune", "--batch", "--output"})
+  for (const char* name : {"TEXT", "--file", "--task", "--tune", "--batch", "--output", "--timing"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --prompt",
                name);
   STOF_CHECK(options.device != "cuda", kUnsupported,
@@ -77,13 +78,12 @@ void report_place(const RunOptions& options, const Program& program, const TextE
     write_note("computing on the " + encoder.place());
 }
 
-EncodeOptions encode_options(const RunOptions& options, ProgressBar& bar) {
+EncodeOptions encode_options(const RunOptions& options) {
   EncodeOptions encode;
   encode.mask = mask::parse(options.mask);
   encode.max_tokens = options.max_tokens;
   encode.batch = options.batch;
   encode.num_threads = options.threads;
-  encode.progress = [&bar](std::int64_t done, std::int64_t) { bar.update(done); };
   return encode;
 }
 
@@ -110,16 +110,24 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
   const LoadOptions load = load_options(options);
   const std::vector<std::string> texts = read_texts(options.texts, options.file);
   ProgressBar bar("embedding", static_cast<std::int64_t>(texts.size()), program.quiet);
-  const EncodeOptions encode = encode_options(options, bar);
+  EncodeOptions encode = encode_options(options);
   if (!options.output.empty()) require_writable("--output", options.output);
 
+  const tune::Stopwatch since_start;
   const TextEncoder encoder = load_encoder(options.model, load);
+  const double loaded = since_start.seconds();
   report_place(options, program, encoder);
   std::vector<EncodedText> tokens;
   tokens.reserve(texts.size());
   for (const std::string& text : texts)
     tokens.push_back(encoder.tokenize(text, options.max_tokens));
 
+  double first = 0;
+  const auto count = [&](std::int64_t done, std::int64_t) {
+    bar.update(done);
+    if (first == 0 && done > 0) first = since_start.seconds() - loaded;
+  };
+  encode.progress = count;
   const RunReport report{texts, tokens, options.json};
   if (options.task == "embed") {
     const Tensor embeddings = encoder.embed(texts, encode);
@@ -131,6 +139,9 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
       save_npy(options.output, concatenated(states, encoder.hidden_size()).view());
     print_token_states(report, states);
   }
+  if (options.timing)
+    write_note(
+        fmt::format("weights loaded after {:.3f} s, first result {:.3f} s later", loaded, first));
 }
 
 }  // namespace
@@ -181,6 +192,8 @@ void add_run_command(CLI::App& app, const Program& program) {
   run_command.add_option("--threads", options->threads, "Threads (default: all cores)")
       ->transform(whole_number(1, 1024));
   run_command.add_flag("--json", options->json, "One JSON object per text and line");
+  run_command.add_flag("--timing", options->timing,
+                       "Say how long loading the weights took, and the first batch after it");
   run_command.add_option("--output", options->output,
                          "Also write float32 .npy: [texts, hidden], or [all tokens, hidden]");
   GenerateArguments& generate = options->generate;

@@ -1,6 +1,7 @@
 #include "exec/batch.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/check.h"
 #include "fusion/initial.h"
@@ -85,7 +86,39 @@ void check_weights(const Graph& graph, const WeightViews& weights) {
   }
 }
 
+namespace {
+
+/// Two rows in one slot, or one past the cache, would overwrite what others wrote.
+void check_slots(const Graph& graph, graph::ValueId slots, const TensorView& view) {
+  const graph::Value& value = graph.value(slots);
+  std::int64_t size = std::numeric_limits<std::int64_t>::max();
+  for (const graph::OperatorId id : value.consumers)
+    if (graph.op(id).op == graph::Op::kCacheStore)
+      size = std::min(size, graph.value(graph.op(id).outputs[0]).shape[0]);
+  const auto* const first = static_cast<const std::int32_t*>(view.data);
+  std::vector<std::int32_t> taken(first, first + view.shape[0]);
+  std::erase_if(taken, [](std::int32_t slot) { return slot < 0; });
+  std::sort(taken.begin(), taken.end());
+  STOF_CHECK(taken.empty() || taken.back() < size, kInvalidArgument,
+             "batch: input \"{}\": expected slots below {}, the cache's size, got {}", value.name,
+             size, taken.back());
+  const auto twice = std::adjacent_find(taken.begin(), taken.end());
+  STOF_CHECK(twice == taken.end(), kInvalidArgument,
+             "batch: input \"{}\": expected a slot of its own for each row, got {} twice",
+             value.name, *twice);
+}
+
+}  // namespace
+
+std::set<graph::ValueId> slot_inputs(const Graph& graph) {
+  std::set<graph::ValueId> slots;
+  for (const graph::Operator& op : graph.operators())
+    if (op.op == graph::Op::kCacheStore) slots.insert(op.inputs[1]);
+  return slots;
+}
+
 void check_batch(const Graph& graph, const Batch& batch) {
+  const std::set<graph::ValueId> slots = slot_inputs(graph);
   STOF_CHECK(batch.offsets.size() >= 2 && batch.offsets[0] == 0 &&
                  std::is_sorted(batch.offsets.begin(), batch.offsets.end()) && batch.rows() > 0,
              kInvalidArgument,
@@ -102,6 +135,7 @@ void check_batch(const Graph& graph, const Batch& batch) {
     STOF_CHECK(view.dtype == value.dtype && view.shape == shape && view.is_contiguous(),
                kInvalidArgument, "batch: input \"{}\": expected a contiguous {}{}, got {}",
                value.name, to_string(value.dtype), shape.to_string(), view.describe());
+    if (slots.contains(id)) check_slots(graph, id, view);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,8 +71,12 @@ std::optional<AttentionProblem> attention_problem(const graph::Graph& graph);
 ExecutionPlan make_plan(graph::Graph graph, const SessionOptions& options,
                         const CandidatesOf& candidates_of);
 
+/// Inputs that say where in a cache rows are stored.
+std::set<graph::ValueId> slot_inputs(const graph::Graph& graph);
+
 /// Throws InvalidArgument naming an input of the graph that the batch lacks, or whose dtype, shape
-/// or strides do not fit, or offsets that do not ascend from 0.
+/// or strides do not fit, or offsets that do not ascend from 0, or a slot past its cache or of two
+/// rows.
 void check_batch(const graph::Graph& graph, const Batch& batch);
 
 }  // namespace stof::exec

@@ -40,7 +40,7 @@ void CpuWeights::bind(const Graph& graph, std::vector<void*>& addresses) const {
 
 /// Everything for batches of up to `rows` rows: one at a time.
 struct CpuSession::Prepared {
-  Prepared(ExecutionPlan p, CpuWeights& weights)
+  Prepared(ExecutionPlan p, CpuWeights& weights, const std::map<std::string, void*>& states)
       : plan(std::move(p)), arena(DType::kUInt8, {std::max<std::int64_t>(1, plan.arena_bytes())}) {
     const Graph& graph = plan.graph();
     bindings.addresses.resize(graph.values().size());
@@ -50,6 +50,8 @@ struct CpuSession::Prepared {
     for (const ArenaSlot& slot : plan.slots())
       bindings.addresses[static_cast<std::size_t>(slot.value)] =
           static_cast<std::byte*>(arena.data()) + slot.offset;
+    for (const ValueId id : graph.of_kind(ValueKind::kState))
+      bindings.addresses[static_cast<std::size_t>(id)] = states.at(graph.value(id).name);
     for (const ValueId id : graph.of_kind(ValueKind::kInput)) {
       Tensor& input = inputs.emplace_back(graph.value(id).dtype, graph.value(id).shape);
       bindings.addresses[static_cast<std::size_t>(id)] = input.data();
@@ -91,9 +93,39 @@ std::unique_ptr<CpuSession::Prepared> CpuSession::take(std::int64_t rows) {
       return prepared;
     }
   }
-  auto prepared = std::make_unique<Prepared>(plan(rows), *weights_);
+  ExecutionPlan fresh = plan(rows);
+  std::map<std::string, void*> states;
+  {
+    const std::lock_guard lock(mutex_);
+    make_states(fresh.graph());
+    for (auto& [name, state] : states_) states[name] = state.data();
+  }
+  auto prepared = std::make_unique<Prepared>(std::move(fresh), *weights_, states);
   prepared->rows = bucket;
   return prepared;
+}
+
+void CpuSession::make_states(const Graph& graph) {
+  for (const ValueId id : graph.of_kind(ValueKind::kState)) {
+    const graph::Value& value = graph.value(id);
+    const auto [found, is_new] = states_.try_emplace(value.name);
+    if (is_new) {
+      found->second = Tensor(value.dtype, value.shape);
+      std::memset(found->second.data(), 0, found->second.bytes());
+    }
+    STOF_CHECK(found->second.shape() == value.shape, kInvalidArgument,
+               "state \"{}\": expected one shape for all numbers of rows, got {} and {}",
+               value.name, found->second.shape().to_string(), value.shape.to_string());
+  }
+}
+
+MutableTensorView CpuSession::state(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  if (states_.empty()) make_states(graph_of_(1));
+  const auto found = states_.find(name);
+  STOF_CHECK(found != states_.end(), kInvalidArgument,
+             "state \"{}\": expected one of the graph's {} states", name, states_.size());
+  return found->second.view();
 }
 
 Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {

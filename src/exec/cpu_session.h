@@ -43,15 +43,23 @@ class CpuSession {
   /// What a batch of that many rows is run by.
   ExecutionPlan plan(std::int64_t rows) const;
 
+  /// A state of the graph, zeros before the first run: one memory for all batches. Who runs several
+  /// at once keeps their slots apart. Throws InvalidArgument for a name that is none of a state's.
+  MutableTensorView state(const std::string& name);
+
  private:
   struct Prepared;
   std::unique_ptr<Prepared> take(std::int64_t rows);
+  /// Makes what is not there yet; mutex_ is held. Throws InvalidArgument where a graph of another
+  /// number of rows has another shape of it.
+  void make_states(const graph::Graph& graph);
 
   GraphOf graph_of_;
   std::shared_ptr<CpuWeights> weights_;
   SessionOptions options_;
   std::mutex mutex_;
   std::list<std::unique_ptr<Prepared>> idle_;  ///< guarded by mutex_; used last comes first
+  std::map<std::string, Tensor> states_;       ///< guarded by mutex_; what they hold is not
 };
 
 }  // namespace stof::exec

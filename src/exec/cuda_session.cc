@@ -214,6 +214,7 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
       grow(inputs_[graph.value(id).name], bytes_of(graph.value(id)), graph.value(id).name);
     input_rows_ = std::max(input_rows, bucket);
   }
+  make_states(graph);
   fresh->problem = attention_problem(graph);
   cuda::SegmentBindings bindings;
   bindings.addresses.resize(graph.values().size());
@@ -223,6 +224,9 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
         arena_.address() + static_cast<CUdeviceptr>(slot.offset);
   for (const ValueId id : graph.of_kind(ValueKind::kInput))
     bindings.addresses[static_cast<std::size_t>(id)] = inputs_.at(graph.value(id).name).address();
+  for (const ValueId id : graph.of_kind(ValueKind::kState))
+    bindings.addresses[static_cast<std::size_t>(id)] =
+        states_.at(graph.value(id).name).memory.address();
   bindings.workspace = workspace_.address();
   bindings.attention = &fresh->slot;
   std::vector<cuda::SegmentChoice> choices;
@@ -234,6 +238,35 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
         make_runner(graph, planned.segment, planned.choice, bindings, device_));
   fresh->addresses = std::move(bindings.addresses);
   return *prepared_.emplace(bucket, std::move(fresh)).first->second;
+}
+
+void CudaSession::make_states(const Graph& graph) {
+  const cuda::Driver& driver = cuda::Driver::instance();
+  for (const ValueId id : graph.of_kind(ValueKind::kState)) {
+    const graph::Value& value = graph.value(id);
+    auto found = states_.find(value.name);
+    if (found == states_.end()) {
+      State state{cuda::DeviceBuffer(bytes_of(value), value.name), value.dtype, value.shape};
+      driver.check(
+          driver.cuMemsetD8Async(state.memory.address(), 0, state.memory.bytes(), stream_.handle()),
+          "clearing " + value.name);
+      found = states_.emplace(value.name, std::move(state)).first;
+    }
+    STOF_CHECK(found->second.shape == value.shape, kInvalidArgument,
+               "state \"{}\": expected one shape for all numbers of rows, got {} and {}",
+               value.name, found->second.shape.to_string(), value.shape.to_string());
+  }
+}
+
+MutableTensorView CudaSession::state(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  device_.use();
+  if (states_.empty()) make_states(graph_of_(1));
+  const auto found = states_.find(name);
+  STOF_CHECK(found != states_.end(), kInvalidArgument,
+             "state \"{}\": expected one of the graph's {} states", name, states_.size());
+  const State& state = found->second;
+  return {cuda::device_pointer(state.memory.address()), state.dtype, state.shape};
 }
 
 void CudaSession::prepare(std::int64_t rows) {
@@ -269,6 +302,15 @@ void CudaSession::upload(const Prepared& prepared, const Batch& batch) {
                 static_cast<std::size_t>(num_elements(view.shape)) * dtype_bytes(view.dtype),
                 stream_.handle()),
             "uploading a batch");
+  // Rows of padding are computed, but go to no cache: all bits set is a negative slot.
+  for (const ValueId id : slot_inputs(graph)) {
+    const std::size_t used = static_cast<std::size_t>(batch.rows()) * sizeof(std::int32_t);
+    const std::size_t all = bytes_of(graph.value(id));
+    if (used < all)
+      driver.check(driver.cuMemsetD8Async(prepared.addresses[static_cast<std::size_t>(id)] + used,
+                                          0xff, all - used, stream_.handle()),
+                   "keeping padding out of the caches");
+  }
 }
 
 void CudaSession::launch(const Prepared& prepared, std::int64_t rows) const {

@@ -73,12 +73,19 @@ class CudaSession {
   /// What a batch of that many rows is run by.
   ExecutionPlan plan(std::int64_t rows) const;
 
+  /// A state of the graph, in device memory, zeros before the first run. Throws InvalidArgument
+  /// for a name that is none of a state's.
+  MutableTensorView state(const std::string& name);
+
   const cuda::Device& device() const { return device_; }
 
  private:
   struct Prepared;
   struct Captured;
   Prepared& prepared(std::int64_t rows);
+  /// Makes what is not there yet. Throws InvalidArgument where a graph of another number of rows
+  /// has another shape of it.
+  void make_states(const graph::Graph& graph);
   cuda::PackedAttention* attention(const Prepared& prepared, const Batch& batch);
   void upload(const Prepared& prepared, const Batch& batch);
   void launch(const Prepared& prepared, std::int64_t rows) const;
@@ -95,6 +102,12 @@ class CudaSession {
   cuda::DeviceBuffer arena_, workspace_;
   std::map<std::string, cuda::DeviceBuffer> inputs_;  ///< by name, for the largest batch so far
   std::int64_t input_rows_ = 0;
+  struct State {
+    cuda::DeviceBuffer memory;
+    DType dtype;
+    Dims shape;
+  };
+  std::map<std::string, State> states_;
   std::map<std::int64_t, std::unique_ptr<Prepared>> prepared_;  ///< by bucket
   std::map<std::string, cuda::PackedAttention> attention_;      ///< by mask
   std::list<std::unique_ptr<Captured>> captured_;               ///< used last comes first

@@ -20,6 +20,8 @@ double bytes_of(const Value& value) {
   return elements(value) * static_cast<double>(dtype_bytes(value.dtype));
 }
 
+double elements_a_row(const Value& matrix) { return static_cast<double>(matrix.shape[1]); }
+
 /// Instructions an element, in float32; those of erf, tanh and exp by their usual polynomials.
 double vector_operations(Step step) {
   switch (step) {
@@ -35,6 +37,7 @@ double vector_operations(Step step) {
     case Step::kRmsNorm:
       return 5;
     case Step::kHeadStore:
+    case Step::kCacheStore:
     case Step::kMatmul:
       return 0;
     default:
@@ -52,10 +55,16 @@ Traffic traffic_of(const Graph& graph, const Segment& segment, const MachineFact
   Traffic traffic;
   const auto add = [&](ValueId id) {
     const Value& value = graph.value(id);
+    const Operator& last = graph.op(segment.last);
+    const bool stores = last.op == Op::kCacheStore;
+    if (stores && id == last.inputs[2]) return;  // nothing of it is read
     const bool table = segment.family == Family::kEmbedding && value.shape.rank() == 2 &&
                        value.kind == graph::ValueKind::kWeight;
-    const double bytes =
-        table ? bytes_of(graph.value(graph.op(segment.first).outputs[0])) : bytes_of(value);
+    const double bytes = table ? bytes_of(graph.value(graph.op(segment.first).outputs[0]))
+                         : stores && id == last.outputs[0]
+                             ? bytes_of(graph.value(last.inputs[0])) * elements_a_row(value) /
+                                   elements_a_row(graph.value(last.inputs[0]))
+                             : bytes_of(value);
     // What the kernel before wrote is still in the cache where it fits beside as much again.
     const bool cached = value.kind != graph::ValueKind::kWeight &&
                         bytes <= static_cast<double>(facts.cache_bytes) / 2;

@@ -88,6 +88,7 @@ class Legality {
                         value(out(i)).shape.to_string()));
         break;
       case Op::kHeadStore:
+      case Op::kCacheStore:
         if (i != last_)
           add(ReasonCode::kNotAStoreMap, i, out(i),
               fmt::format("{} is how a result is stored, but {} comes after it", name(i),
@@ -210,11 +211,18 @@ class Legality {
       operands_ = 0;
       return;
     }
-    operands_ += static_cast<int>(inputs.size()) - 1;
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      operands_ += static_cast<int>(k) != running && takes_registers(i, inputs[k]);
     if (operands_ > limits_.epilogue_operands)
       add(ReasonCode::kRegisters, i, kNoId,
           fmt::format("{} is the step that reads operand {}, registers hold {}", name(i), operands_,
                       limits_.epilogue_operands));
+  }
+
+  /// Whether a thread holds elements of the operand: not of a number for each row, nor of what is
+  /// only written.
+  bool takes_registers(OperatorId i, ValueId operand) const {
+    return value(operand).dtype != DType::kInt32 && value(out(i)).overwrites != operand;
   }
 
   void check_broadcast(OperatorId i, int running) {
@@ -236,7 +244,7 @@ class Legality {
   /// What operator i < last_ makes is not stored, so that nobody else may need it.
   void check_interior(OperatorId i) {
     const ValueId id = out(i);
-    if (is_stored_sum(i)) {
+    if (is_stored_beside(i)) {
       check_alias(i, id);
       return;
     }
@@ -255,10 +263,11 @@ class Legality {
     check_alias(i, id);
   }
 
-  /// A row kernel stores the sum that its norm reads where somebody else needs it.
-  bool is_stored_sum(OperatorId i) const {
-    return matmuls_ == 0 && op(first_).op != Op::kEmbedding && is_norm(i + 1) &&
-           op(i + 1).inputs[0] == out(i);
+  /// A row kernel stores the sum that its norm reads, and the rows whose keys and values go to a
+  /// cache, where somebody else needs them.
+  bool is_stored_beside(OperatorId i) const {
+    return matmuls_ == 0 && op(first_).op != Op::kEmbedding &&
+           (is_norm(i + 1) || op(i + 1).op == Op::kCacheStore) && op(i + 1).inputs[0] == out(i);
   }
 
   void check_alias(OperatorId i, ValueId id) {
@@ -280,11 +289,13 @@ class Legality {
     const ValueId memory = graph_.storage(target);
     bool moves = false;  // elements are written elsewhere than they are read
     for (OperatorId i = first_; i <= last_; ++i)
-      moves = moves || op(i).op == Op::kRope || op(i).op == Op::kHeadStore;
+      moves = moves || op(i).op == Op::kRope || op(i).op == Op::kHeadStore ||
+              op(i).op == Op::kCacheStore;
     for (OperatorId i = first_; i <= last_; ++i)
       for (std::size_t k = 0; k < op(i).inputs.size(); ++k) {
         const ValueId read = op(i).inputs[k];
         if (inside(value(read).producer) || graph_.storage(read) != memory) continue;
+        if (op(i).op == Op::kCacheStore && k == 2) continue;  // nothing of it is read
         const bool elementwise = op(i).op == Op::kAdd || op(i).op == Op::kMultiply ||
                                  (i == first_ && k == 0 && matmuls_ == 0);
         if (elementwise && !moves && value(read).view_of == kNoId &&

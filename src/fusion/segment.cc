@@ -52,6 +52,8 @@ Step step_of(const Graph& graph, const Operator& op, ValueId operand) {
       return Step::kRope;
     case Op::kHeadStore:
       return Step::kHeadStore;
+    case Op::kCacheStore:
+      return Step::kCacheStore;
     case Op::kMatmul:
       return Step::kMatmul;
     default:
@@ -170,6 +172,8 @@ std::string_view to_string(Step step) {
       return "rope";
     case Step::kHeadStore:
       return "head_store";
+    case Step::kCacheStore:
+      return "cache_store";
     case Step::kMatmul:
       return "matmul";
   }

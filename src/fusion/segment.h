@@ -41,8 +41,9 @@ enum class Step : std::uint8_t {
   kRowStatistics,  ///< sum and sum of squares of each row are stored besides
   kLayerNorm,      ///< operand: gamma, operand2: beta
   kRmsNorm,        ///< operand: gamma
-  kRope,           ///< operand: positions; heads and theta are the operator's attributes
+  kRope,           ///< operand: positions, operand2: frequencies; heads: the operator's attributes
   kHeadStore,      ///< the store's address: [row, head, d] goes to [head, row, d]
+  kCacheStore,     ///< the same: keys and values of a row go to a cache's; operand: slots, 2: cache
   kMatmul,         ///< operand: the second product's weight
 };
 
@@ -53,7 +54,7 @@ struct EpilogueStep {
   /// operand of the kGate step after it the other half: both are views of values made inside.
   ValueId operand = kNoId;
   double epsilon = 0;        ///< of norms
-  ValueId operand2 = kNoId;  ///< beta of kLayerNorm
+  ValueId operand2 = kNoId;  ///< of kLayerNorm, kRope, kCacheStore
   OperatorId op = kNoId;     ///< the operator it stands for
 };
 
@@ -65,7 +66,7 @@ struct Segment {
   /// kAttention: q, k, v), then operands of the steps in order, each once.
   std::vector<ValueId> inputs;
   /// What is written: the last operator's output, then interior values that are read elsewhere
-  /// (kRow: the sum that the norm reads).
+  /// (the sum that a norm reads, the rows that a cache store takes its keys and values from).
   std::vector<ValueId> outputs;
   ValueId gate_view = kNoId;  ///< operand of the first activation of a gate's columns, if any
 };
@@ -89,7 +90,7 @@ enum class ReasonCode : std::uint8_t {
   kRowTooWide,      ///< a norm's row does not fit the block or cluster that owns it
   kSharedMemory,    ///< a chain's tile between the products does not fit
   kRegisters,       ///< more operands than the epilogue has registers for
-  kNotAStoreMap,    ///< a reshape that a tile's store can't do, or one before other steps
+  kNotAStoreMap,    ///< a reshape that a tile's store can't do, or a store before other steps
   kAttentionAlone,  ///< attention runs by itself
   kTwoNorms,        ///< two norms, of one source or one behind the other
   kEmbeddingTail,   ///< an embedding is followed by more than a norm

@@ -50,6 +50,12 @@ ValueId GraphBuilder::weight(const std::string& name, DType dtype, const Dims& s
   return id;
 }
 
+ValueId GraphBuilder::state(const std::string& name, DType dtype, const Dims& shape) {
+  const ValueId id = input(name, dtype, shape);
+  values_.back().kind = ValueKind::kState;
+  return id;
+}
+
 ValueId GraphBuilder::append(Operator op, const Dims& stated) {
   for (const ValueId id : op.inputs)
     STOF_CHECK(id >= 0 && id < static_cast<ValueId>(values_.size()), kInvalidArgument,
@@ -119,13 +125,12 @@ ValueId GraphBuilder::rms_norm(const std::string& name, ValueId x, ValueId gamma
 }
 
 ValueId GraphBuilder::rope(const std::string& name, ValueId x, ValueId positions,
-                           std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
-                           double theta) {
-  Operator op = make(Op::kRope, name, {x, positions});
+                           ValueId frequencies, std::int64_t heads, std::int64_t kv_heads,
+                           std::int64_t head_dim) {
+  Operator op = make(Op::kRope, name, {x, positions, frequencies});
   op.attributes.heads = heads;
   op.attributes.kv_heads = kv_heads;
   op.attributes.head_dim = head_dim;
-  op.attributes.rope_theta = theta;
   return append(std::move(op));
 }
 
@@ -146,6 +151,18 @@ ValueId GraphBuilder::head_store(const std::string& name, ValueId x, std::int64_
   op.attributes.heads = heads;
   op.attributes.head_dim = head_dim;
   return append(std::move(op));
+}
+
+ValueId GraphBuilder::cache_store(const std::string& name, ValueId x, ValueId slots, ValueId cache,
+                                  std::int64_t heads, std::int64_t kv_heads,
+                                  std::int64_t head_dim) {
+  Operator op = make(Op::kCacheStore, name, {x, slots, cache});
+  op.attributes.heads = heads;
+  op.attributes.kv_heads = kv_heads;
+  op.attributes.head_dim = head_dim;
+  const ValueId stored = append(std::move(op));
+  overwrite(stored, cache);
+  return stored;
 }
 
 ValueId GraphBuilder::reshape(const std::string& name, ValueId x, const Dims& shape) {
@@ -245,8 +262,8 @@ ValueId GraphBuilder::stamp_layers(int count) {
       if (first.view_of != kNoId) {
         map_value(id, columns(name, mapped(first.view_of), first.view_column, first.shape[1]));
       } else if (first.kind != ValueKind::kActivation) {
-        map_value(id, first.kind == ValueKind::kWeight ? weight(name, first.dtype, first.shape)
-                                                       : input(name, first.dtype, first.shape));
+        map_value(id, input(name, first.dtype, first.shape));
+        values_.back().kind = first.kind;
       } else {
         Operator op = operators_[next++];
         op.name = name;

@@ -32,6 +32,8 @@ std::string_view to_string(Op op) {
       return "attention";
     case Op::kHeadStore:
       return "head_store";
+    case Op::kCacheStore:
+      return "cache_store";
     case Op::kReshape:
       return "reshape";
     case Op::kPool:
@@ -76,6 +78,8 @@ std::string_view to_string(ValueKind kind) {
       return "input";
     case ValueKind::kWeight:
       return "weight";
+    case ValueKind::kState:
+      return "state";
     case ValueKind::kActivation:
       return "activation";
   }
@@ -182,7 +186,8 @@ Fingerprint Graph::fingerprint() const {
 void add_attributes(Hasher& hasher, const Attributes& attributes) {
   hasher.add(to_string(attributes.activation)).add(attributes.epsilon);
   hasher.add(attributes.heads).add(attributes.kv_heads).add(attributes.head_dim);
-  hasher.add(attributes.scale).add(attributes.rope_theta).add(to_string(attributes.pooling));
+  constexpr double kFormerTheta = 0;  // tuning records are stored under hashes with it
+  hasher.add(attributes.scale).add(kFormerTheta).add(to_string(attributes.pooling));
 }
 
 }  // namespace stof::graph

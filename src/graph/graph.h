@@ -27,6 +27,7 @@ inline constexpr int kNoId = -1;
 enum class ValueKind : std::uint8_t {
   kInput,       ///< bound at every run
   kWeight,      ///< bound once
+  kState,       ///< kept from run to run by who runs the graph, which updates it in place
   kActivation,  ///< made by an operator, or a view of such a value
 };
 
@@ -54,15 +55,21 @@ enum class Op : std::uint8_t {
   kMultiply,    ///< a, b -> a * b; as kAdd
   kLayerNorm,   ///< x [rows, n], gamma [n], beta [n] -> (x - mean) / sqrt(variance + epsilon) ...
   kRmsNorm,     ///< x [rows, n], gamma [n] -> x / sqrt(mean of squares + epsilon) * gamma
-  /// x [rows, (heads + 2 kv_heads) head_dim] (queries, keys, values), positions int32 [rows] -> x
-  /// with queries and keys rotated: (x[i], x[i + head_dim/2]) by position theta^(-2i / head_dim).
+  /// x [rows, (heads + 2 kv_heads) head_dim] (queries, keys, values), positions int32 [rows],
+  /// frequencies float32 [head_dim / 2], radians a position -> x with queries and keys rotated:
+  /// (x[i], x[i + head_dim/2]) by position frequencies[i], a product that is rounded to float32 as
+  /// models are trained with.
   kRope,
   /// q [rows, heads head_dim], k and v [rows, kv_heads head_dim] -> [rows, heads head_dim]. The
   /// mask, and which rows make a sequence, are bound by who runs the graph.
   kAttention,
   kHeadStore,  ///< x [rows, heads head_dim] -> [heads, rows, head_dim]
-  kReshape,    ///< the same elements in row-major order under another shape
-  kPool,       ///< x [rows, n], offsets int32 [texts + 1] -> [texts, n]: Attributes::pooling
+  /// x as kRope's, slots int32 [rows], cache [size, 2 kv_heads head_dim] -> the cache, written over
+  /// it: its row slots[r] has the keys and values of x's row r. Slots differ; a row with a negative
+  /// one is not stored.
+  kCacheStore,
+  kReshape,  ///< the same elements in row-major order under another shape
+  kPool,     ///< x [rows, n], offsets int32 [texts + 1] -> [texts, n]: Attributes::pooling
 };
 
 enum class Activation : std::uint8_t {
@@ -79,11 +86,10 @@ enum class Pooling : std::uint8_t { kNone, kMean, kCls, kMax };
 struct Attributes {
   Activation activation = Activation::kNone;  ///< kActivation
   double epsilon = 0;                         ///< kLayerNorm, kRmsNorm
-  std::int64_t heads = 0;                     ///< kRope, kAttention, kHeadStore
-  std::int64_t kv_heads = 0;                  ///< kRope, kAttention; divides heads
-  std::int64_t head_dim = 0;                  ///< kRope, kAttention, kHeadStore
+  std::int64_t heads = 0;                     ///< kRope, kAttention, kHeadStore, kCacheStore
+  std::int64_t kv_heads = 0;                  ///< kRope, kAttention, kCacheStore; divides heads
+  std::int64_t head_dim = 0;                  ///< kRope, kAttention, kHeadStore, kCacheStore
   double scale = 0;                           ///< kAttention: of q k^T; 0: 1/sqrt(head_dim)
-  double rope_theta = 0;                      ///< kRope
   Pooling pooling = Pooling::kNone;           ///< kPool
 
   bool operator==(const Attributes&) const = default;
@@ -158,6 +164,7 @@ class GraphBuilder {
  public:
   ValueId input(const std::string& name, DType dtype, const Dims& shape);
   ValueId weight(const std::string& name, DType dtype, const Dims& shape);
+  ValueId state(const std::string& name, DType dtype, const Dims& shape);
 
   /// Matrices are of x's dtype; vectors (bias, gamma, beta) of x's or float32. Results are of the
   /// first operand's dtype.
@@ -171,11 +178,14 @@ class GraphBuilder {
   ValueId layer_norm(const std::string& name, ValueId x, ValueId gamma, ValueId beta,
                      double epsilon);
   ValueId rms_norm(const std::string& name, ValueId x, ValueId gamma, double epsilon);
-  ValueId rope(const std::string& name, ValueId x, ValueId positions, std::int64_t heads,
-               std::int64_t kv_heads, std::int64_t head_dim, double theta);
+  ValueId rope(const std::string& name, ValueId x, ValueId positions, ValueId frequencies,
+               std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
   ValueId attention(const std::string& name, ValueId q, ValueId k, ValueId v, std::int64_t heads,
                     std::int64_t kv_heads, std::int64_t head_dim, double scale = 0);
   ValueId head_store(const std::string& name, ValueId x, std::int64_t heads, std::int64_t head_dim);
+  /// The cache after it; `cache` itself is read by nothing later.
+  ValueId cache_store(const std::string& name, ValueId x, ValueId slots, ValueId cache,
+                      std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
   ValueId reshape(const std::string& name, ValueId x, const Dims& shape);
   ValueId pool(const std::string& name, ValueId x, ValueId offsets, Pooling pooling);
 

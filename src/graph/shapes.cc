@@ -126,18 +126,32 @@ void heads(const Checker& check, const Attributes& attributes) {
                  fmt::format("{}", attributes.kv_heads));
 }
 
-Dims rope(const Checker& check, const Attributes& attributes) {
-  check.count(2, 2);
+/// Queries, keys and values side by side, and a number for each row.
+const Value& heads_of_rows(const Checker& check, const Attributes& attributes) {
+  check.count(3, 3);
   heads(check, attributes);
   const Value& x = check.matrix(0);
   const std::int64_t columns = (attributes.heads + 2 * attributes.kv_heads) * attributes.head_dim;
   if (x.shape[1] != columns) check.refuse(0, fmt::format("{} columns", columns));
   check.of(1, DType::kInt32, {x.shape[0]});
+  return x;
+}
+
+Dims rope(const Checker& check, const Attributes& attributes) {
+  const Value& x = heads_of_rows(check, attributes);
   if (attributes.head_dim % 2 != 0)
     check.refuse("head_dim", "an even number", fmt::format("{}", attributes.head_dim));
-  if (!(attributes.rope_theta > 0))
-    check.refuse("rope_theta", "above 0", fmt::format("{}", attributes.rope_theta));
+  check.of(2, DType::kFloat32, {attributes.head_dim / 2});
   return x.shape;
+}
+
+Dims cache_store(const Checker& check, const Attributes& attributes) {
+  const Value& x = heads_of_rows(check, attributes);
+  const Value& cache = check.matrix(2);
+  const std::int64_t columns = 2 * attributes.kv_heads * attributes.head_dim;
+  if (cache.dtype != x.dtype || cache.shape[1] != columns)
+    check.refuse(2, fmt::format("{}[size, {}]", to_string(x.dtype), columns));
+  return cache.shape;
 }
 
 Dims attention(const Checker& check, const Attributes& attributes) {
@@ -214,6 +228,8 @@ Dims infer_shape(const std::vector<Value>& values, const Operator& op, const Dim
       return attention(check, op.attributes);
     case Op::kHeadStore:
       return head_store(check, op.attributes);
+    case Op::kCacheStore:
+      return cache_store(check, op.attributes);
     case Op::kReshape:
       return reshape(check, stated);
     case Op::kPool:

@@ -52,6 +52,14 @@ void check_outputs(const Graph& graph, OperatorId id) {
              shape.to_string(), to_string(value.dtype), value.shape.to_string());
 }
 
+void check_cache_store(const Graph& graph, OperatorId id) {
+  const Operator& op = graph.op(id);
+  if (op.op != Op::kCacheStore) return;
+  STOF_CHECK(graph.value(op.outputs[0]).overwrites == op.inputs[2], kInvalidArgument,
+             "{}: expected to be written over its cache, {}", name_of(op),
+             name_of(graph.value(op.inputs[2])));
+}
+
 void check_layers(const Graph& graph) {
   int last = kNoId;
   std::set<int> done;
@@ -108,6 +116,7 @@ void check_overwrite(const Graph& graph, ValueId id) {
                name_of(graph.op(reader)));
     if (reader != value.producer) continue;
     // Element by element what is read is what is written; other operators read it again.
+    if (op.op == Op::kCacheStore && op.inputs[0] != value.overwrites) continue;
     const bool in_place = op.op == Op::kBias || op.op == Op::kActivation || op.op == Op::kAdd ||
                           op.op == Op::kMultiply;
     bool whole = true;
@@ -158,7 +167,10 @@ void Graph::validate() const {
   for (std::size_t i = 0; i < values_.size(); ++i)
     if (values_[i].view_of != kNoId) check_view(*this, static_cast<ValueId>(i));
   for (OperatorId i = 0; i < num_operators(); ++i) check_inputs(*this, i);
-  for (OperatorId i = 0; i < num_operators(); ++i) check_outputs(*this, i);
+  for (OperatorId i = 0; i < num_operators(); ++i) {
+    check_outputs(*this, i);
+    check_cache_store(*this, i);
+  }
   check_layers(*this);
   check_values(*this);
   STOF_CHECK(!live_outs().empty(), kInvalidArgument,

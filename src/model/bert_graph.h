@@ -1,11 +1,9 @@
 #pragma once
 // BERT's stack of layers as a graph.
 
-#include <deque>
-#include <map>
-
 #include "graph/graph.h"
 #include "model/bert_weights.h"
+#include "model/graph_weights.h"
 
 namespace stof::model {
 
@@ -21,13 +19,6 @@ namespace stof::model {
 /// layer_norm, matmul, bias, activation, matmul, bias, add, layer_norm. Throws InvalidArgument for
 /// no rows, or a dtype other than float32, float16 and bfloat16.
 graph::Graph build_bert_graph(const BertConfig& config, std::int64_t rows, DType dtype);
-
-/// A checkpoint's tensors by the graph's values.
-struct GraphWeights {
-  /// Contiguous, of the values' shapes and dtypes: into the checkpoint where it holds just that.
-  std::map<graph::ValueId, TensorView> values;
-  std::deque<Tensor> owned;  ///< what was stacked or converted
-};
 
 /// For every weight of a graph that build_bert_graph() made of the same configuration; `weights`
 /// must outlive the result.

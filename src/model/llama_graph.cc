@@ -13,20 +13,24 @@ using graph::ValueId;
 
 class Builder {
  public:
-  Builder(const LlamaConfig& config, std::int64_t rows, DType dtype)
-      : config_(config), rows_(rows), dtype_(dtype) {}
+  Builder(const LlamaConfig& config, std::int64_t rows, DType dtype,
+          const LlamaGraphOptions& options)
+      : config_(config), rows_(rows), dtype_(dtype), options_(options) {}
 
   graph::Graph build() {
     const std::int64_t hidden = config_.hidden_size;
     const ValueId ids = builder_.input("ids", DType::kInt32, {rows_});
     positions_ = builder_.input("positions", DType::kInt32, {rows_});
+    if (options_.cache_size > 0) slots_ = builder_.input("slots", DType::kInt32, {rows_});
+    frequencies_ = builder_.weight("rope.frequencies", DType::kFloat32, {config_.head_dim / 2});
     const ValueId words = builder_.weight("embeddings", dtype_, {config_.vocab_size, hidden});
     ValueId x = builder_.embedding("embedded", ids, words);
     builder_.begin_layer(x);
     builder_.end_layer(layer(x, "layer.0."));
     x = builder_.stamp_layers(static_cast<int>(config_.num_layers));
     x = norm("final_norm", x);
-    builder_.mark_live_out(dense("head", x, hidden, config_.vocab_size, false));
+    builder_.mark_live_out(config_.tied_head ? builder_.matmul("head", x, words)
+                                             : dense("head", x, hidden, config_.vocab_size, false));
     return builder_.build();
   }
 
@@ -51,8 +55,13 @@ class Builder {
     const std::int64_t q_width = heads * head_dim, kv_width = kv_heads * head_dim;
     const ValueId projected = dense(name + "query_key_value", x, config_.hidden_size,
                                     q_width + 2 * kv_width, config_.qkv_bias);
-    const ValueId turned = builder_.rope(name + "rope", projected, positions_, heads, kv_heads,
-                                         head_dim, config_.rope.theta);
+    const ValueId turned = builder_.rope(name + "rope", projected, positions_, frequencies_, heads,
+                                         kv_heads, head_dim);
+    if (options_.cache_size > 0) {
+      const ValueId cache =
+          builder_.state(name + "cache", dtype_, {options_.cache_size, 2 * kv_width});
+      builder_.cache_store(name + "cache_store", turned, slots_, cache, heads, kv_heads, head_dim);
+    }
     const ValueId query = builder_.columns(name + "query", turned, 0, q_width);
     const ValueId key = builder_.columns(name + "key", turned, q_width, kv_width);
     const ValueId value = builder_.columns(name + "value", turned, q_width + kv_width, kv_width);
@@ -64,10 +73,18 @@ class Builder {
 
   ValueId mlp(ValueId x, const std::string& name) {
     const std::int64_t hidden = config_.hidden_size, inner = config_.intermediate_size;
-    const ValueId gate =
-        builder_.activation(name + "silu", dense(name + "gate", x, hidden, inner, config_.mlp_bias),
-                            graph::Activation::kSilu);
-    const ValueId up = dense(name + "up", x, hidden, inner, config_.mlp_bias);
+    constexpr auto kSilu = graph::Activation::kSilu;
+    ValueId gate = graph::kNoId, up = graph::kNoId;
+    if (options_.joined_gate) {
+      const ValueId both = dense(name + "gate_up", x, hidden, 2 * inner, config_.mlp_bias);
+      up = builder_.columns(name + "up", both, inner, inner);
+      gate = builder_.activation(name + "silu", builder_.columns(name + "gate", both, 0, inner),
+                                 kSilu);
+    } else {
+      gate = builder_.activation(name + "silu",
+                                 dense(name + "gate", x, hidden, inner, config_.mlp_bias), kSilu);
+      up = dense(name + "up", x, hidden, inner, config_.mlp_bias);
+    }
     return dense(name + "down", builder_.multiply(name + "gated", up, gate), inner, hidden,
                  config_.mlp_bias);
   }
@@ -81,25 +98,27 @@ class Builder {
   const LlamaConfig& config_;
   const std::int64_t rows_;
   const DType dtype_;
+  const LlamaGraphOptions& options_;
   GraphBuilder builder_;
-  ValueId positions_ = graph::kNoId;
+  ValueId positions_ = graph::kNoId, slots_ = graph::kNoId, frequencies_ = graph::kNoId;
 };
 
 }  // namespace
 
-graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype) {
+graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype,
+                               const LlamaGraphOptions& options) {
   STOF_CHECK(rows >= 1, kInvalidArgument, "LLaMA graph: rows: expected at least 1, got {}", rows);
   STOF_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16,
              kInvalidArgument, "LLaMA graph: dtype: expected float32, float16 or bfloat16, got {}",
              to_string(dtype));
-  STOF_CHECK(config.rope.scaling == RopeConfig::Scaling::kNone, kUnsupported,
-             "LLaMA graph: rope: expected no scaling");
+  STOF_CHECK(options.cache_size >= 0, kInvalidArgument,
+             "LLaMA graph: cache_size: expected at least 0, got {}", options.cache_size);
   const auto other = std::find_if(config.windows.begin(), config.windows.end(),
                                   [&](std::int64_t w) { return w != config.windows[0]; });
   STOF_CHECK(other == config.windows.end(), kUnsupported,
              "LLaMA graph: windows: expected one for all layers, got {} and {}", config.windows[0],
              *other);
-  return Builder(config, rows, dtype).build();
+  return Builder(config, rows, dtype, options).build();
 }
 
 }  // namespace stof::model

@@ -2,23 +2,43 @@
 // The LLaMA family's stack of layers as a graph.
 
 #include "graph/graph.h"
+#include "model/graph_weights.h"
 #include "model/llama_config.h"
+#include "model/llama_weights.h"
 
 namespace stof::model {
 
-/// The graph of `rows` packed tokens, without a cache. Inputs: "ids" and "positions", int32 [rows].
-/// Weights: "embeddings", then for each layer "layer.3.attention_norm.gamma",
-/// "layer.3.query_key_value.weight" (one below the other, [(heads + 2 kv_heads) head_dim, hidden]),
+struct LlamaGraphOptions {
+  /// Rows of each layer's cache of keys and values, which what is computed is stored in; 0: none.
+  std::int64_t cache_size = 0;
+  /// The gate and up projections are one product, "layer.3.gate_up.weight" (gate above up), whose
+  /// kernel multiplies its own halves; else two, the second of which multiplies by the first.
+  bool joined_gate = false;
+};
+
+/// The graph of `rows` packed tokens, each of which attends to the rows of its own sequence.
+/// Inputs: "ids" and "positions", int32 [rows], and with a cache "slots", int32 [rows]: each row's
+/// place in every layer's cache, states "layer.3.cache", [cache_size, 2 kv_heads head_dim], keys
+/// before values. Weights: "embeddings", "rope.frequencies" (float32 [head_dim / 2], radians a
+/// position), then for each layer "layer.3.attention_norm.gamma", "layer.3.query_key_value.weight"
+/// (one below the other, [(heads + 2 kv_heads) head_dim, hidden]),
 /// "layer.3.attention_output.weight", "layer.3.mlp_norm.gamma", "layer.3.gate.weight",
-/// "layer.3.up.weight", "layer.3.down.weight", with ".bias" where the configuration has one;
-/// "final_norm.gamma" and "head.weight". Matrices, tables and biases are of `dtype`, gammas
-/// float32. The result is the logits, [rows, vocabulary]. Who runs it binds the mask: causal, and
-/// the window where there is one.
+/// "layer.3.up.weight", "layer.3.down.weight", with
+/// ".bias" where the configuration has one; "final_norm.gamma" and, unless the head is tied to the
+/// embeddings, "head.weight". Matrices, tables and biases are of `dtype`, gammas float32. The
+/// result is the logits, [rows, vocabulary]. Who runs it binds the mask: causal, and the window
+/// where there is one.
 ///
 /// A layer has 13 operators without biases: rms_norm, matmul, rope, attention, matmul, add,
-/// rms_norm, matmul, activation, matmul, multiply, matmul, add. Throws InvalidArgument for no rows
-/// or a dtype other than float32, float16 and bfloat16; Unsupported for scaled RoPE and for layers
-/// with different windows, which a graph cannot say yet.
-graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype);
+/// rms_norm, matmul, activation, matmul, multiply, matmul, add; one less with a joined gate, and
+/// cache_store behind rope with a cache. Throws InvalidArgument for no rows, a negative cache or a
+/// dtype other than float32, float16 and bfloat16; Unsupported for layers with different windows,
+/// which a graph cannot say yet.
+graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype,
+                               const LlamaGraphOptions& options = {});
+
+/// For every weight of a graph that build_llama_graph() made of the same configuration. Throws what
+/// reading them does.
+GraphWeights bind_llama_weights(const graph::Graph& graph, const LlamaWeights& weights);
 
 }  // namespace stof::model

@@ -86,6 +86,13 @@ Tensor integers(const Graph& graph, ValueId id, const BatchShape& batch, std::ui
       elements[i] = static_cast<std::int32_t>(batch.offsets.at(i));
     return tensor;
   }
+  if (use.op != nullptr && use.op->op == Op::kCacheStore) {
+    // A slot for each row, as long as there are any.
+    const std::int64_t size = graph.value(use.op->outputs[0]).shape[0];
+    for (std::size_t i = 0; i < elements.size(); ++i)
+      elements[i] = static_cast<std::int64_t>(i) < size ? static_cast<std::int32_t>(i) : -1;
+    return tensor;
+  }
   // How many rows the table has that the value picks from; of positions, the table may be short.
   std::int64_t limit = batch.rows();
   const bool is_ids = use.op != nullptr && use.op->op == Op::kEmbedding && use.input == 0;

@@ -102,7 +102,7 @@ TEST(Interpreter, RoundsOnlyAtTheEndsOfSegments) {
 }
 
 TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
-  int fused_segments = 0, gates = 0, sums = 0, chains = 0;
+  int fused_segments = 0, gates = 0, sums = 0, caches = 0, chains = 0;
   for (unsigned seed = 1; seed <= 150; ++seed) {
     const RandomGraph random(seed);
     const GraphResults whole = interpret_graph(random.graph(), random.operands());
@@ -112,8 +112,10 @@ TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
       const GraphResults fused = interpret_segments(random.graph(), segments, random.operands());
       for (const Segment& segment : segments) {
         fused_segments += segment.last > segment.first;
-        for (const EpilogueStep& step : segment.steps)
+        for (const EpilogueStep& step : segment.steps) {
+          caches += step.step == Step::kCacheStore && segment.outputs.size() > 1;
           gates += step.step == Step::kSilu && step.operand != kNoId;
+        }
         sums += segment.outputs.size() > 1;
         chains += segment.family == Family::kGemmChain;
       }
@@ -129,6 +131,7 @@ TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
   EXPECT_GT(fused_segments, 300);
   EXPECT_GT(gates, 10);
   EXPECT_GT(sums, 10);
+  EXPECT_GT(caches, 10);
   EXPECT_GT(chains, 10);
 }
 

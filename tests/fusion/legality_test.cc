@@ -181,7 +181,7 @@ TEST(Legality, OverlapWithAResidualThatIsRotated) {
   Parts p;
   const ValueId positions = p.input("positions", DType::kInt32, {kRows});
   const ValueId r = p.add("r", p.x, p.other);
-  const ValueId turned = p.rope("turned", r, positions, 2, 1, 2, 1e4);
+  const ValueId turned = p.rope("turned", r, positions, p.weight("f", kF32, {1}), 2, 1, 2);
   const ValueId b = p.bias("b", turned, p.vector);
   p.overwrite(b, p.other);
   EXPECT_THAT(codes(p.reasons(b, 0, 2)), ElementsAre(kOverlap));
@@ -289,6 +289,38 @@ TEST(Legality, HeadStoreIsAStoreMapAtTheEnd) {
   const ValueId h = p.head_store("h", m, 2, 4);
   const ValueId r = p.reshape("r", h, {12, 4});
   EXPECT_THAT(codes(p.reasons(r, 0, 2)), ElementsAre(kNotAStoreMap, kNotAStoreMap));
+  EXPECT_THAT(legality(*p.built, 0, 1), IsEmpty());
+}
+
+TEST(Legality, RowKernelsStoreTheRowsWhoseKeysGoToACache) {
+  Parts p;
+  const ValueId numbers = p.input("numbers", DType::kInt32, {kRows});
+  const ValueId frequencies = p.weight("frequencies", kF32, {1});
+  const ValueId cache = p.state("cache", kF32, {9, 4});
+  const ValueId m = p.matmul("m", p.x, p.weight1);
+  const ValueId b = p.bias("b", m, p.vector);
+  const ValueId turned = p.rope("turned", b, numbers, frequencies, 2, 1, 2);
+  const ValueId stored = p.cache_store("stored", turned, numbers, cache, 2, 1, 2);
+  Limits limits;
+  limits.epilogue_operands = 2;  // numbers of rows and the cache take no registers
+  EXPECT_THAT(p.reasons(p.add("late", turned, p.other), 1, 3, limits), IsEmpty());
+  const Segment segment = make_segment(*p.built, 1, 3);
+  EXPECT_EQ(segment.family, Family::kElementwise);
+  EXPECT_THAT(segment.outputs, ElementsAre(stored, turned));
+  EXPECT_THAT(segment.inputs, ElementsAre(m, p.vector, numbers, frequencies, cache));
+  EXPECT_EQ(segment.steps.back().step, Step::kCacheStore);
+  // A product stores its result alone.
+  EXPECT_THAT(codes(legality(*p.built, 0, 3)), ElementsAre(kOtherConsumer));
+}
+
+TEST(Legality, CacheStoreIsAStoreMapAtTheEnd) {
+  Parts p;
+  const ValueId numbers = p.input("numbers", DType::kInt32, {kRows});
+  const ValueId cache = p.state("cache", kF32, {9, 4});
+  const ValueId m = p.matmul("m", p.x, p.weight1);
+  const ValueId stored = p.cache_store("stored", m, numbers, cache, 2, 1, 2);
+  const ValueId a = p.activation("a", stored, graph::Activation::kRelu);
+  EXPECT_THAT(codes(p.reasons(a, 0, 2)), ElementsAre(kNotAStoreMap, kAlias));
   EXPECT_THAT(legality(*p.built, 0, 1), IsEmpty());
 }
 

@@ -20,6 +20,8 @@ class RandomGraph {
     ValueId x = builder_.input("x", DType::kFloat32, {kRows, kWidth});
     positions_ = builder_.input("positions", DType::kInt32, {kRows});
     position_values_ = {0, 1, 2, 0, 7};
+    slots_ = builder_.input("slots", DType::kInt32, {kRows});
+    slot_values_ = {3, 0, -1, 6, 2};
     builder_.begin_layer(x);
     ValueId residual = x;
     const int parts = 3 + pick(5);
@@ -28,10 +30,13 @@ class RandomGraph {
     builder_.mark_live_out(builder_.stamp_layers(2));
     graph_.emplace(builder_.build());
     // Operands for the stamped layer too.
-    for (const auto kind : {graph::ValueKind::kInput, graph::ValueKind::kWeight})
+    for (const auto kind :
+         {graph::ValueKind::kInput, graph::ValueKind::kWeight, graph::ValueKind::kState})
       for (const ValueId id : graph_->of_kind(kind))
-        if (id != positions_ && graph_->value(id).view_of == kNoId) bind_values(id);
+        if (graph_->value(id).dtype == DType::kFloat32 && graph_->value(id).view_of == kNoId)
+          bind_values(id);
     operands_.values[positions_] = {position_values_.data(), DType::kInt32, {kRows}};
+    operands_.values[slots_] = {slot_values_.data(), DType::kInt32, {kRows}};
     operands_.offsets = {0, 3, kRows};
     operands_.mask = mask::causal();
   }
@@ -97,8 +102,14 @@ class RandomGraph {
         const ValueId scale = builder_.input(name("scale"), DType::kFloat32, {kRows, 1});
         return builder_.multiply(name("scaled"), x, scale);
       }
-      case 7:
-        return builder_.rope(name("rope"), x, positions_, 2, 1, 2, 100);
+      case 7: {  // also as layers with a cache have it, which the rows are read beside
+        const ValueId turned = builder_.rope(name("rope"), x, positions_, weight({1}), 2, 1, 2);
+        if (pick(2) == 0) {
+          const ValueId cache = builder_.state(name("cache"), DType::kFloat32, {7, 4});
+          builder_.cache_store(name("stored"), turned, slots_, cache, 2, 1, 2);
+        }
+        return turned;
+      }
       case 8: {  // gate and up in one product
         const ValueId wide = builder_.matmul(name("wide"), x, weight({2 * kWidth, kWidth}));
         const std::int64_t column = pick(2) * kWidth;
@@ -137,8 +148,8 @@ class RandomGraph {
   graph::GraphBuilder builder_;
   std::optional<Graph> graph_;
   int count_ = 0;
-  ValueId positions_ = kNoId;
-  std::vector<std::int32_t> position_values_;
+  ValueId positions_ = kNoId, slots_ = kNoId;
+  std::vector<std::int32_t> position_values_, slot_values_;
   std::deque<Tensor> tensors_;
   cpu::GraphOperands operands_;
 };

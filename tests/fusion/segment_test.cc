@@ -152,7 +152,7 @@ struct Settings {
   std::int64_t rows = 6, in = 8, out = 16;
   DType dtype = DType::kBFloat16, vectors = kF32;
   graph::Activation activation = graph::Activation::kGeluErf;
-  double epsilon = 1e-5, scale = 0, theta = 1e4;
+  double epsilon = 1e-5, scale = 0;
   std::int64_t heads = 2, kv_heads = 1, head_dim = 4;
   graph::Pooling pooling = graph::Pooling::kMean;
   std::int64_t query_column = 0;
@@ -184,8 +184,9 @@ std::vector<Fingerprint> hashes(const Settings& s) {
   if (s.in_place) b.overwrite(n, other);
   if (s.sum_is_result) b.mark_live_out(r);
   const ValueId positions = b.input(named("positions"), DType::kInt32, {s.rows});
+  const ValueId frequencies = b.weight(named("frequencies"), kF32, {s.head_dim / 2});
   const ValueId turned =
-      b.rope(named("rope"), n, positions, s.heads, s.kv_heads, s.head_dim, s.theta);
+      b.rope(named("rope"), n, positions, frequencies, s.heads, s.kv_heads, s.head_dim);
   const ValueId wide = b.input(named("wide"), s.dtype, {s.rows, 64});
   const auto part = [&](const char* name, std::int64_t column, std::int64_t count) {
     return b.columns(named(name), wide, column, count * s.head_dim);
@@ -217,7 +218,6 @@ TEST(SegmentHash, ChangesWithEachThingThatCounts) {
       {"vectors", {0, 1}, [](Settings& s) { s.vectors = s.dtype; }},
       {"activation", {0}, [](Settings& s) { s.activation = graph::Activation::kGeluTanh; }},
       {"epsilon", {1}, [](Settings& s) { s.epsilon = 1e-6; }},
-      {"theta", {2}, [](Settings& s) { s.theta = 5e5; }},
       {"scale", {3}, [](Settings& s) { s.scale = 0.25; }},
       {"view's column", {3}, [](Settings& s) { s.query_column = 8; }},
       {"pooling", {5}, [](Settings& s) { s.pooling = graph::Pooling::kCls; }},

@@ -117,15 +117,18 @@ TEST(GraphBuilder, RefusesWhatDoesNotFitNamingOperatorAndValue) {
       {"\"narrow\"", [](Parts& p) { return p.layer_norm("op", p.x, p.vector, p.narrow, 0); }},
       {"epsilon", [](Parts& p) { return p.layer_norm("op", p.x, p.vector, p.vector, -1); }},
       {"epsilon", [](Parts& p) { return p.rms_norm("op", p.x, p.vector, std::nan("")); }},
-      {"\"x\"", [](Parts& p) { return p.rope("op", p.x, p.ids, 2, 2, 4, 1e4); }},
-      {"head_dim", [](Parts& p) { return p.rope("op", p.x, p.ids, 6, 1, 1, 1e4); }},
-      {"rope_theta", [](Parts& p) { return p.rope("op", p.x, p.ids, 2, 1, 2, 0); }},
-      {"\"x\"", [](Parts& p) { return p.rope("op", p.x, p.x, 2, 1, 2, 1e4); }},
+      {"\"x\"", [](Parts& p) { return p.rope("op", p.x, p.ids, p.vector, 2, 2, 4); }},
+      {"head_dim", [](Parts& p) { return p.rope("op", p.x, p.ids, p.vector, 6, 1, 1); }},
+      {"\"vector\"", [](Parts& p) { return p.rope("op", p.x, p.ids, p.vector, 2, 1, 2); }},
+      {"\"x\"", [](Parts& p) { return p.rope("op", p.x, p.x, p.vector, 2, 1, 2); }},
       {"kv_heads", [](Parts& p) { return p.attention("op", p.x, p.x, p.x, 4, 3, 2); }},
       {"\"x\"", [](Parts& p) { return p.attention("op", p.x, p.x, p.x, 4, 4, 3); }},
       {"\"half\"", [](Parts& p) { return p.attention("op", p.x, p.half, p.x, 4, 4, 2); }},
       {"scale", [](Parts& p) { return p.attention("op", p.x, p.x, p.x, 4, 4, 2, -1); }},
       {"\"x\"", [](Parts& p) { return p.head_store("op", p.x, 3, 3); }},
+      {"\"x\"", [](Parts& p) { return p.cache_store("op", p.x, p.ids, p.square, 3, 1, 2); }},
+      {"\"x\"", [](Parts& p) { return p.cache_store("op", p.x, p.x, p.square, 2, 1, 2); }},
+      {"[size, 4]", [](Parts& p) { return p.cache_store("op", p.x, p.ids, p.square, 2, 1, 2); }},
       {"\"x\"",
        [](Parts& p) {
          return p.reshape("op", p.x, {7, 7});
@@ -241,6 +244,33 @@ TEST(Graph, ValidateFindsWhatIsWrong) {
     broken(values, operators);
     EXPECT_THAT(error_of([&] { Graph(values, operators).validate(); }), HasSubstr(named));
   }
+}
+
+TEST(Graph, CacheStoresAreWrittenOverTheirCaches) {
+  Parts p;
+  p.begin_layer(p.x);
+  const ValueId cache = p.state("layer.0.cache", kF32, {9, 4});
+  const ValueId x = p.bias("layer.0.b", p.x, p.vector);
+  const ValueId stored = p.cache_store("layer.0.stored", x, p.ids, cache, 2, 1, 2);
+  p.columns("layer.0.keys", stored, 0, 2);
+  p.end_layer(x);
+  p.mark_live_out(p.stamp_layers(2));
+  const Graph graph = p.build();
+  EXPECT_EQ(graph.value(stored).shape, Dims({9, 4}));
+  const ValueId second = graph.find("layer.1.cache");
+  EXPECT_EQ(graph.value(second).kind, ValueKind::kState);
+  EXPECT_EQ(graph.storage(graph.find("layer.1.keys")), second);
+  EXPECT_THAT(graph.of_kind(ValueKind::kState), ElementsAre(cache, second));
+  std::vector<Value> values = graph.values();
+  values[static_cast<std::size_t>(stored)].overwrites = kNoId;
+  EXPECT_THAT(error_of([&] { Graph(values, graph.operators()).validate(); }),
+              AllOf(HasSubstr("\"layer.0.stored\""), HasSubstr("\"layer.0.cache\"")));
+
+  Parts late;  // what was in the cache is read after others took its place
+  const ValueId before = late.state("before", kF32, {6, 4});
+  late.cache_store("stored", late.x, late.ids, before, 2, 1, 2);
+  late.mark_live_out(late.activation("a", before, Activation::kRelu));
+  EXPECT_THAT(error_of([&] { late.build(); }), AllOf(HasSubstr("\"before\""), HasSubstr("\"a\"")));
 }
 
 TEST(Graph, ValidateRefusesAnUpdateThatOthersStillNeed) {

@@ -21,31 +21,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A checkpoint's tensors under the names of its graph.
-std::map<std::string, Tensor> by_graph_name(const LlamaWeights& weights,
-                                            const LlamaConfig& config) {
-  std::map<std::string, Tensor> named;
-  const auto add = [&](const std::string& name, LlamaWeights::Dense dense) {
-    named[name + ".weight"] = std::move(dense.weight);
-    if (!dense.bias.empty()) named[name + ".bias"] = std::move(dense.bias);
-  };
-  named["embeddings"] = weights.embeddings();
-  named["final_norm.gamma"] = weights.final_norm();
-  named["head.weight"] = weights.head();
-  for (std::int64_t i = 0; i < config.num_layers; ++i) {
-    LlamaWeights::Layer layer = weights.layer(i);
-    const std::string prefix = "layer." + std::to_string(i) + ".";
-    named[prefix + "attention_norm.gamma"] = std::move(layer.attention_norm);
-    named[prefix + "mlp_norm.gamma"] = std::move(layer.mlp_norm);
-    add(prefix + "query_key_value", std::move(layer.query_key_value));
-    add(prefix + "attention_output", std::move(layer.attention_output));
-    add(prefix + "gate", std::move(layer.gate));
-    add(prefix + "up", std::move(layer.up));
-    add(prefix + "down", std::move(layer.down));
-  }
-  return named;
-}
-
 TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
   const LlamaGolden golden;
   const std::vector<std::int32_t> ids = golden.ids();
@@ -53,41 +28,61 @@ TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
   Tensor positions(DType::kInt32, {rows});
   for (std::int64_t i = 0; i < rows; ++i)
     positions.as<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
+  Tensor slots(DType::kInt32, {rows});  // from the last row on, two rows of the cache stay free
+  for (std::int64_t i = 0; i < rows; ++i)
+    slots.as<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(rows - i);
   const TensorView ids_view(ids.data(), DType::kInt32, {rows});
   const cpu::ThreadScope one_thread(1);
-  for (const std::string name :
-       {"base", "tied", "attention_bias", "mlp_bias", "heads", "mistral", "qwen2"}) {
+  for (const std::string name : {"base", "tied", "attention_bias", "mlp_bias", "heads", "mistral",
+                                 "qwen2", "rope llama3", "rope linear"}) {
     const TemporaryFolder folder;
     golden.write(folder, golden.at(name), {}, golden.weights(golden.at(name)));
     LlamaConfig config = load_llama_config(folder.path());
     const LlamaWeights weights(Checkpoint::open(folder.path()), config);
-    const std::map<std::string, Tensor> named = by_graph_name(weights, config);
     mask::Mask mask = mask::causal();
     if (config.windows[0] > 0) mask = mask & mask::window(config.windows[0] - 1, 0);
 
-    const graph::Graph graph = build_llama_graph(config, rows, DType::kFloat32);
+    // What a float32 graph has with a cache and without, and in both ways of its gate.
+    const LlamaGraphOptions options = {.cache_size = name == "mistral" ? 0 : rows + 2,
+                                       .joined_gate = name == "qwen2" || name == "mlp_bias"};
+    const graph::Graph graph = build_llama_graph(config, rows, DType::kFloat32, options);
     ASSERT_EQ(graph.live_outs().size(), 1u);
     cpu::GraphOperands operands;
     operands.mask = mask;
     operands.values[graph.find("ids")] = ids_view;
     operands.values[graph.find("positions")] = std::as_const(positions).view();
-    std::map<graph::ValueId, TensorView> views;
-    for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kWeight))
-      views[id] = named.at(graph.value(id).name).view();
-    operands.values.insert(views.begin(), views.end());
+    const GraphWeights bound = bind_llama_weights(graph, weights);
+    operands.values.insert(bound.values.begin(), bound.values.end());
+    if (options.cache_size > 0) operands.values[graph.find("slots")] = std::as_const(slots).view();
+    std::deque<Tensor> caches;
+    for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kState)) {
+      caches.emplace_back(DType::kFloat32, graph.value(id).shape);
+      std::fill_n(caches.back().as<float>().data(), caches.back().size(), 0.f);
+      operands.values[id] = std::as_const(caches.back()).view();
+    }
     const cpu::GraphResults results = cpu::interpret_graph(graph, operands);
     EXPECT_LT(relative_error(results.at(graph.live_outs()[0]), golden.logits(name)), kTolerance)
         << name;
 
-    const auto shared = std::make_shared<exec::CpuWeights>(graph, views);
+    const auto shared = std::make_shared<exec::CpuWeights>(graph, bound.values);
     exec::CpuSession session(
-        [&](std::int64_t count) { return build_llama_graph(config, count, DType::kFloat32); },
+        [&](std::int64_t count) {
+          return build_llama_graph(config, count, DType::kFloat32, options);
+        },
         shared);
     exec::Batch batch;
-    batch.inputs = {{"ids", ids_view}, {"positions", std::as_const(positions).view()}};
+    batch.inputs = {{"ids", ids_view},
+                    {"positions", std::as_const(positions).view()},
+                    {"slots", std::as_const(slots).view()}};
     batch.offsets = {0, rows};
     batch.mask = mask;
     EXPECT_LT(relative_error(session.run(batch), golden.logits(name)), kTolerance) << name;
+    for (std::int64_t i = 0; i < config.num_layers && options.cache_size > 0; ++i) {
+      const std::string layer = "layer." + std::to_string(i) + ".";
+      const Tensor& expected = results.at(graph.find(layer + "cache_store"));
+      const Tensor found = Tensor::copy_of(session.state(layer + "cache"));
+      EXPECT_LT(relative_error(found, expected), kTolerance) << name;
+    }
   }
 }
 
@@ -114,7 +109,6 @@ TEST(LlamaGraph, RefusesWhatItCannotSay) {
     }
     return std::string("nothing was thrown");
   };
-  EXPECT_THAT(refusal("rope llama3", 5, DType::kFloat32), HasSubstr("rope"));
   EXPECT_THAT(refusal("qwen2 window", 5, DType::kFloat32),
               AllOf(HasSubstr("windows"), HasSubstr("0 and 5")));
   EXPECT_THAT(refusal("base", 0, DType::kFloat32), HasSubstr("rows"));

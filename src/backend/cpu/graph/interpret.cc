@@ -46,10 +46,13 @@ Reals run_operator(const Bindings& bindings, const Operator& op) {
       rms_norm(x, bindings.load(op.inputs[1]), op.attributes.epsilon);
       return x;
     case Op::kRope:
-      rope(x, bindings.load(op.inputs[1]), op.attributes);
+      rope(x, bindings.load(op.inputs[1]), bindings.load(op.inputs[2]), op.attributes);
       return x;
     case Op::kHeadStore:
       return heads_apart(x, op.attributes);
+    case Op::kCacheStore:
+      return stored_in_cache(x, bindings.load(op.inputs[1]), bindings.load(op.inputs[2]),
+                             op.attributes);
     case Op::kReshape:
       return x;
     default:
@@ -122,9 +125,13 @@ class SegmentRun {
       case Step::kRmsNorm:
         return rms_norm(running_, operand(step.operand), step.epsilon);
       case Step::kRope:
-        return rope(running_, operand(step.operand), attributes);
+        return rope(running_, operand(step.operand), operand(step.operand2), attributes);
       case Step::kHeadStore:
         running_ = heads_apart(running_, attributes);
+        return;
+      case Step::kCacheStore:
+        running_ =
+            stored_in_cache(running_, operand(step.operand), operand(step.operand2), attributes);
         return;
       case Step::kMatmul: {
         // A second product reads 16-bit operands, as the first does.

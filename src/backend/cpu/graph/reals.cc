@@ -121,14 +121,15 @@ void rms_norm(Reals& x, const Reals& gamma, double epsilon) {
   }
 }
 
-void rope(Reals& x, const Reals& positions, const graph::Attributes& attributes) {
+void rope(Reals& x, const Reals& positions, const Reals& frequencies,
+          const graph::Attributes& attributes) {
   const std::int64_t dim = attributes.head_dim, half = dim / 2;
   const std::int64_t rotated = attributes.heads + attributes.kv_heads;  // values stay
   for (std::int64_t r = 0; r < x.rows; ++r)
     for (std::int64_t h = 0; h < rotated; ++h)
       for (std::int64_t i = 0; i < half; ++i) {
-        const double power = -2 * static_cast<double>(i) / static_cast<double>(dim);
-        const double angle = positions.at(0, r) * std::pow(attributes.rope_theta, power);
+        // Rounded: it is how the operator is defined.
+        const double angle = static_cast<float>(positions.at(0, r) * frequencies.at(0, i));
         double& low = x.at(r, h * dim + i);
         double& high = x.at(r, h * dim + half + i);
         const double a = low, b = high;
@@ -144,6 +145,20 @@ Reals heads_apart(const Reals& x, const graph::Attributes& attributes) {
     for (std::int64_t r = 0; r < x.rows; ++r)
       for (std::int64_t d = 0; d < dim; ++d) y.at(h * x.rows + r, d) = x.at(r, h * dim + d);
   return y;
+}
+
+Reals stored_in_cache(const Reals& x, const Reals& slots, Reals cache,
+                      const graph::Attributes& attributes) {
+  const std::int64_t first = attributes.heads * attributes.head_dim;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    const auto slot = static_cast<std::int64_t>(slots.at(0, r));
+    STOF_CHECK(slot < cache.rows, kInvalidArgument,
+               "row {}: expected a slot below {}, the cache's, or a negative one, got {}", r,
+               cache.rows, slot);
+    for (std::int64_t c = 0; slot >= 0 && c < cache.columns; ++c)
+      cache.at(slot, c) = x.at(r, first + c);
+  }
+  return cache;
 }
 
 }  // namespace stof::cpu

@@ -34,9 +34,14 @@ void add(Reals& x, const Reals& y);
 void multiply(Reals& x, const Reals& y);
 void layer_norm(Reals& x, const Reals& gamma, const Reals& beta, double epsilon);
 void rms_norm(Reals& x, const Reals& gamma, double epsilon);
-/// positions: [1, rows]
-void rope(Reals& x, const Reals& positions, const graph::Attributes& attributes);
+/// positions: [1, rows]; frequencies: [1, head_dim / 2]
+void rope(Reals& x, const Reals& positions, const Reals& frequencies,
+          const graph::Attributes& attributes);
 /// [rows, heads * head_dim] to [heads, rows, head_dim], given as [heads * rows, head_dim].
 Reals heads_apart(const Reals& x, const graph::Attributes& attributes);
+/// The cache with keys and values of x's rows in it; slots: [1, rows]. Throws InvalidArgument for a
+/// slot past its end.
+Reals stored_in_cache(const Reals& x, const Reals& slots, Reals cache,
+                      const graph::Attributes& attributes);
 
 }  // namespace stof::cpu

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "backend/cpu/ops/layer_norm.h"
+#include "backend/cpu/ops/rope.h"
 #include "backend/cpu/segments/operands.h"
 #include "core/check.h"
 
@@ -43,25 +44,8 @@ struct BoundStep {
   Matrix store;  ///< where the running row goes after the step; none: nowhere
 };
 
-/// Queries and keys of a row, rotated in place; values follow them and stay.
-void rotate(const BoundStep& step, std::int64_t row, float* x) {
-  const graph::Attributes& a = step.attributes;
-  const std::int64_t half = a.head_dim / 2;
-  for (std::int64_t head = 0; head < a.heads + a.kv_heads; ++head)
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double angle =
-          step.positions[row] *
-          std::pow(a.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(a.head_dim));
-      const auto c = static_cast<float>(std::cos(angle)), s = static_cast<float>(std::sin(angle));
-      float* const first = x + head * a.head_dim + i;
-      float* const second = first + half;
-      const float before = *first;
-      *first = before * c - *second * s;
-      *second = *second * c + before * s;
-    }
-}
-
-void apply(const BoundStep& step, std::int64_t row, std::int64_t width, float* x) {
+/// `angles` holds a head's numbers for the rotation.
+void apply(const BoundStep& step, std::int64_t row, std::int64_t width, float* x, float* angles) {
   const float* const operand = step.operand.data == nullptr ? nullptr : step.operand.row(row);
   switch (step.step) {
     case Step::kBias:
@@ -89,9 +73,14 @@ void apply(const BoundStep& step, std::int64_t row, std::int64_t width, float* x
       for (std::int64_t i = 0; i < width; ++i) x[i] *= inverse * operand[i];
       break;
     }
-    case Step::kRope:
-      rotate(step, row, x);
+    case Step::kRope: {
+      // Queries and keys; values follow them and stay.
+      const std::int64_t pairs = step.attributes.head_dim / 2;
+      rope_angles(step.operand2.data, pairs, step.positions[row], angles, angles + pairs);
+      rotate_row(angles, angles + pairs, pairs, step.attributes.heads + step.attributes.kv_heads,
+                 x);
       break;
+    }
     default:
       for (std::int64_t i = 0; i < width; ++i) x[i] = activate(step.step, x[i]);
       break;
@@ -107,7 +96,7 @@ class Rows final : public SegmentRunner {
                         1, (count + omp_get_max_threads() - 1) / omp_get_max_threads()));
 #pragma omp parallel
     {
-      std::vector<float> buffer(static_cast<std::size_t>(width));
+      std::vector<float> buffer(static_cast<std::size_t>(width + angles));
 #pragma omp for schedule(static, rows_at_once)
       for (std::int64_t row = 0; row < count; ++row) run_row(row, buffer.data());
     }
@@ -123,7 +112,10 @@ class Rows final : public SegmentRunner {
   std::vector<Table> tables;
   Matrix store;  ///< of the running row before any step: an embedding whose sum is read elsewhere
   std::vector<BoundStep> steps;
-  std::int64_t head_dim = 0;  ///< > 0: out is [heads, rows, head_dim]
+  std::int64_t angles = 0;              ///< numbers of a head's rotation
+  std::int64_t head_dim = 0;            ///< > 0: out is [heads, rows, head_dim]
+  const std::int32_t* slots = nullptr;  ///< if any: columns from `kept` on go to out's row slots[r]
+  std::int64_t kept = 0;
   Matrix out;
 
  private:
@@ -140,8 +132,12 @@ class Rows final : public SegmentRunner {
     }
     if (store.data != nullptr) std::copy_n(values, width, store.row(row));
     for (const BoundStep& step : steps) {
-      apply(step, row, width, values);
+      apply(step, row, width, values, values + width);
       if (step.store.data != nullptr) std::copy_n(values, width, step.store.row(row));
+    }
+    if (slots != nullptr) {
+      if (slots[row] >= 0) std::copy_n(values + kept, width - kept, out.row(slots[row]));
+      return;
     }
     if (head_dim == 0) {
       std::copy_n(values, width, out.row(row));
@@ -200,10 +196,9 @@ bool rows_fit(const Graph& graph, const Segment& segment) {
         if (shape.rank() != 2 || shape[0] != rows || shape[1] != 1) return false;
         break;
       }
-      case Step::kHeadStore:
-        if (step.op != segment.last) return false;
-        break;
       case Step::kRope:
+      case Step::kHeadStore:
+      case Step::kCacheStore:
         break;
       default:
         for (const ValueId operand : {step.operand, step.operand2})
@@ -242,11 +237,18 @@ std::unique_ptr<SegmentRunner> make_rows(const Graph& graph, const Segment& segm
       rows->head_dim = graph.op(step.op).attributes.head_dim;
       continue;
     }
+    if (step.step == Step::kCacheStore) {
+      const graph::Attributes& attributes = graph.op(step.op).attributes;
+      rows->slots = ids(step.operand);
+      rows->kept = attributes.heads * attributes.head_dim;
+      continue;
+    }
     BoundStep bound{
         step.step, {}, matrix(step.operand2), nullptr, {}, static_cast<float>(step.epsilon), {}};
     if (step.step == Step::kRope) {
       bound.positions = ids(step.operand);
       bound.attributes = graph.op(step.op).attributes;
+      rows->angles = bound.attributes.head_dim;
     } else {
       bound.operand = matrix(step.operand);
     }

@@ -5,6 +5,7 @@
 
 #include "elementwise/activation.cuh"
 #include "elementwise/pack.cuh"
+#include "elementwise/rotation.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/types.cuh"
 
@@ -23,7 +24,10 @@ enum class RowStep {
   kSilu,
   kLayerNorm,
   kRmsNorm,
+  kRope,
   kStore,
+  kStoreHeads,
+  kStoreCache,
 };
 
 /// `wide`: the vectors the step reads are float32, not elements.
@@ -39,6 +43,13 @@ struct RowOperand {
   i64 stride;  // from row to row, in elements; 0: the same row for all
 };
 
+/// How a row is made of heads; zeros where no step asks. Mirrored by src/codegen/row_program.h.
+struct RowHeads {
+  int dim;      // of a head: a power of two, 2 kVector .. 32 kVector
+  int rotated;  // columns of queries and keys, which kRope turns
+  int cached;   // the first column that goes to a cache: queries come before it
+};
+
 /// Mirrored by src/backend/cuda/rows/row_program.h.
 struct RowProgramParams {
   static constexpr int kMaxOperands = 12;
@@ -48,7 +59,7 @@ struct RowProgramParams {
 };
 
 /// Config: Element, kWidth (columns), kVector (8 or 4, divides kWidth), kWarps of a row, kRows of a
-/// block (1 where kWarps > 1), kCount and instruction(i).
+/// block (1 where kWarps > 1), kHeads, kCount and instruction(i).
 template <class Config>
 struct ProgramRow {
   using Element = typename Config::Element;
@@ -130,6 +141,49 @@ struct ProgramRow {
       load(row, at, more);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[step][i] *= more[i];
+    });
+  }
+
+  /// Queries and keys turn by their position. Both halves of a pair are in one warp, since a head is
+  /// no wider than a warp's packs, and a thread's packs all have the same place in their heads.
+  __device__ __forceinline__ void rope(float position, const float* frequencies) {
+    constexpr int kHalf = Config::kHeads.dim / 2;
+    static_assert(kHalf >= kVector && kHalf <= 16 * kVector && (kHalf & (kHalf - 1)) == 0);
+    const int place = thread() * kVector % Config::kHeads.dim;
+    float turn[kVector], cosine[kVector], sine[kVector];
+    load_vector<true>(frequencies, place % kHalf / kVector, turn);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      cos_sin(position * turn[i], cosine[i], sine[i]);
+      if (place < kHalf) sine[i] = -sine[i];
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (step * kThreads * kVector >= Config::kHeads.rotated) continue;
+      const bool turns = (step * kThreads + thread()) * kVector < Config::kHeads.rotated;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        const float mine = values[step][i];
+        const float other = __shfl_xor_sync(0xffffffffu, mine, kHalf / kVector);
+        if (turns) values[step][i] = mine * cosine[i] + other * sine[i];
+      }
+    }
+  }
+
+  /// Head after head, each a matrix of `rows` rows: [heads, rows, dim].
+  __device__ __forceinline__ void store_heads(void* out, i64 row, i64 rows) const {
+    for_each_pack([&](int step, int at) {
+      constexpr int kPacksOfHead = Config::kHeads.dim / kVector;
+      const i64 to = (at / kPacksOfHead * rows + row) * kPacksOfHead + at % kPacksOfHead;
+      static_cast<Packed*>(out)[to] = pack<Element>(values[step]);
+    });
+  }
+
+  /// The columns from `cached` on, into a cache's row.
+  __device__ __forceinline__ void store_cached(void* row) const {
+    constexpr int kFirst = Config::kHeads.cached / kVector;
+    for_each_pack([&](int step, int at) {
+      if (at >= kFirst) static_cast<Packed*>(row)[at - kFirst] = pack<Element>(values[step]);
     });
   }
 
@@ -257,6 +311,16 @@ __device__ __forceinline__ void run_steps(ProgramRow<Config>& row, const RowProg
                                         params.epsilon);
     } else if constexpr (kStep == RowStep::kRmsNorm) {
       row.template rms_norm<now.wide>(operand.data, params.epsilon);
+    } else if constexpr (kStep == RowStep::kRope) {
+      const float position =
+          static_cast<float>(static_cast<const i32*>(operand.data)[index]);
+      row.rope(position, static_cast<const float*>(params.operands[now.operand + 1].data));
+    } else if constexpr (kStep == RowStep::kStoreHeads) {
+      row.store_heads(const_cast<void*>(operand.data), index, params.rows);
+    } else if constexpr (kStep == RowStep::kStoreCache) {
+      const i32 slot = static_cast<const i32*>(operand.data)[index];
+      if (slot >= 0)
+        row.store_cached(const_cast<void*>(R::row_of(params.operands[now.operand + 1], slot)));
     } else {
       static_assert(kStep == RowStep::kStore);
       row.store(const_cast<void*>(R::row_of(operand, index)));

@@ -24,6 +24,18 @@ __device__ __forceinline__ float tanh(float x) {
   return y;
 }
 
+/// Of angles from -pi to pi, error 2^-20.5.
+__device__ __forceinline__ float cos(float x) {
+  float y;
+  asm("cos.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float sin(float x) {
+  float y;
+  asm("sin.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// 1 / x, error 1 ulp; of infinity 0.
 __device__ __forceinline__ float reciprocal(float x) {
   float y;

@@ -39,8 +39,14 @@ StepNames names_of(RowStep step) {
       return {"kLayerNorm", "layernorm"};
     case RowStep::kRmsNorm:
       return {"kRmsNorm", "rmsnorm"};
+    case RowStep::kRope:
+      return {"kRope", "rope"};
     case RowStep::kStore:
       return {"kStore", "store"};
+    case RowStep::kStoreHeads:
+      return {"kStoreHeads", "heads"};
+    case RowStep::kStoreCache:
+      return {"kStoreCache", "cache"};
   }
   throw_error(ErrorCode::kInternal, "row step {} has no name", static_cast<int>(step));
 }
@@ -54,6 +60,8 @@ int num_operands(RowStep step) {
       return 0;
     case RowStep::kAddTable:
     case RowStep::kLayerNorm:
+    case RowStep::kRope:
+    case RowStep::kStoreCache:
       return 2;
     default:
       return 1;
@@ -64,6 +72,24 @@ bool has_norm(const std::vector<RowInstruction>& program) {
   return std::any_of(program.begin(), program.end(), [](const RowInstruction& i) {
     return i.step == RowStep::kLayerNorm || i.step == RowStep::kRmsNorm;
   });
+}
+
+/// Whether a step asks how the row is made of heads.
+bool has_heads(const std::vector<RowInstruction>& program) {
+  return std::any_of(program.begin(), program.end(), [](const RowInstruction& i) {
+    return i.step == RowStep::kRope || i.step == RowStep::kStoreHeads ||
+           i.step == RowStep::kStoreCache;
+  });
+}
+
+/// Both halves of a head's pairs are in one warp, and heads begin where packs do.
+bool heads_fit(const RowHeads& heads, std::int64_t width, int vector) {
+  const auto within = [&](int columns) {
+    return columns >= 0 && columns <= width && columns % heads.dim == 0;
+  };
+  return heads.dim >= 2 * vector && heads.dim <= 32 * vector &&
+         (heads.dim & (heads.dim - 1)) == 0 && width % heads.dim == 0 && within(heads.rotated) &&
+         within(heads.cached);
 }
 
 constexpr int kMaxThreads = 1024;
@@ -79,6 +105,7 @@ std::string RowProgramConfig::name() const {
   std::string text =
       fmt::format("rows_{}_{}_v{}_w{}_r{}", element == DType::kBFloat16 ? "bf16" : "fp16", width,
                   vector, warps, rows);
+  if (has_heads(program)) text += fmt::format("_d{}_{}_{}", heads.dim, heads.rotated, heads.cached);
   for (const RowInstruction& instruction : program) {
     text += fmt::format("_{}", names_of(instruction.step).text);
     if (num_operands(instruction.step) > 0) text += std::to_string(instruction.operand);
@@ -103,6 +130,10 @@ void RowProgramConfig::validate() const {
   STOF_CHECK(width <= std::int64_t{kMaxValues} * 32 * warps, kUnsupported,
              "row width: {} warps hold at most {} columns in registers, got {}", warps,
              kMaxValues * 32 * warps, width);
+  STOF_CHECK(!has_heads(program) || heads_fit(heads, width, vector), kUnsupported,
+             "heads: expected a row of heads of {} to {} columns, a power of two, with whole heads "
+             "rotated and cached, got {} columns of heads of {}, {} rotated, cached from {} on",
+             2 * vector, 32 * vector, width, heads.dim, heads.rotated, heads.cached);
   for (const RowInstruction& instruction : program)
     STOF_CHECK(instruction.operand >= 0 &&
                    instruction.operand + num_operands(instruction.step) <= kMaxOperands,
@@ -112,12 +143,14 @@ void RowProgramConfig::validate() const {
 
 std::vector<RowProgramConfig> row_program_configs(DType element, std::int64_t width,
                                                   const std::vector<RowInstruction>& program,
-                                                  std::int64_t rows, int num_sms) {
+                                                  std::int64_t rows, int num_sms,
+                                                  const RowHeads& heads) {
   if ((element != DType::kFloat16 && element != DType::kBFloat16) || width < 8 || width % 8 != 0)
     return {};
   std::vector<RowProgramConfig> configs;
   const auto add = [&](int vector, int warps, int block_rows) {
-    const RowProgramConfig config{element, width, program, vector, warps, block_rows};
+    const RowProgramConfig config{element, width, program, vector, warps, block_rows, heads};
+    if (has_heads(program) && !heads_fit(heads, width, vector)) return;
     if (width > std::int64_t{RowProgramConfig::kMaxValues} * 32 * warps) return;
     if (config.threads() > kMaxThreads) return;
     if (std::find(configs.begin(), configs.end(), config) == configs.end())
@@ -164,6 +197,7 @@ namespace stof {{
 struct Config {{
   using Element = ptx::{element};
   static constexpr int kWidth = {width}, kVector = {vector}, kWarps = {warps}, kRows = {rows};
+  static constexpr RowHeads kHeads = {{{dim}, {rotated}, {cached}}};
   static constexpr int kCount = {count};
   static __device__ constexpr RowInstruction instruction(int i) {{
     constexpr RowInstruction all[] = {{
@@ -181,8 +215,9 @@ row_program(const __grid_constant__ stof::RowProgramParams params) {{
       fmt::arg("element", config.element == DType::kBFloat16 ? "BFloat16" : "Float16"),
       fmt::arg("width", config.width), fmt::arg("vector", config.vector),
       fmt::arg("warps", config.warps), fmt::arg("rows", config.rows),
-      fmt::arg("count", config.program.size()), fmt::arg("instructions", instructions),
-      fmt::arg("threads", config.threads()));
+      fmt::arg("dim", config.heads.dim), fmt::arg("rotated", config.heads.rotated),
+      fmt::arg("cached", config.heads.cached), fmt::arg("count", config.program.size()),
+      fmt::arg("instructions", instructions), fmt::arg("threads", config.threads()));
 }
 
 }  // namespace stof::codegen

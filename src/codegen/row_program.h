@@ -22,9 +22,23 @@ enum class RowStep : std::uint8_t {
   kGeluErf,
   kGeluTanh,
   kSilu,
-  kLayerNorm,  ///< by gamma (operand) and beta (operand + 1)
-  kRmsNorm,    ///< by gamma
-  kStore,      ///< rounded, into a matrix's row; the running row stays as it is
+  kLayerNorm,   ///< by gamma (operand) and beta (operand + 1)
+  kRmsNorm,     ///< by gamma
+  kRope,        ///< queries and keys turned by positions (operand, int32 [rows]) times frequencies
+                ///< (operand + 1, float32 [dim / 2])
+  kStore,       ///< rounded, into a matrix's row; the running row stays as it is
+  kStoreHeads,  ///< the same into [heads, rows, dim]
+  kStoreCache,  ///< the same of the columns from `cached` on, into the row of a cache (operand + 1)
+                ///< that slots (operand, int32 [rows]) name; nowhere where that is negative
+};
+
+/// How a row is made of heads; zeros where no step asks. Mirrored by kernels/norm/row_program.cuh.
+struct RowHeads {
+  int dim = 0;      ///< of a head: a power of two from 2 to 32 vectors
+  int rotated = 0;  ///< columns of queries and keys, which kRope turns
+  int cached = 0;   ///< the first column that goes to a cache: queries come before it
+
+  bool operator==(const RowHeads&) const = default;
 };
 
 struct RowInstruction {
@@ -42,6 +56,7 @@ struct RowProgramConfig {
   int vector = 8;  ///< elements of one load: 8 or 4
   int warps = 1;   ///< of a row
   int rows = 4;    ///< of a block; 1 where a row has several warps
+  RowHeads heads = {};
 
   static constexpr int kMaxOperands = 12;
   static constexpr int kMaxValues = 64;  ///< of a thread: more would spill
@@ -57,10 +72,11 @@ struct RowProgramConfig {
 };
 
 /// Geometries worth trying for a program on that many rows, the one to use untuned first; none
-/// where width or element has no kernel.
+/// where width, element or heads have no kernel.
 std::vector<RowProgramConfig> row_program_configs(DType element, std::int64_t width,
                                                   const std::vector<RowInstruction>& program,
-                                                  std::int64_t rows, int num_sms);
+                                                  std::int64_t rows, int num_sms,
+                                                  const RowHeads& heads = {});
 
 /// The translation unit; its entry is `row_program`.
 std::string emit_row_program(const RowProgramConfig& config);

@@ -35,6 +35,7 @@ using HostStep = codegen::RowStep;
 /// bias (elements) + residual, sum stored, layer norm (float32), stored: operands x 0, bias 1,
 /// residual 2, sum 3, gamma 4, beta 5, out 6.
 struct NormProgram {
+  static constexpr RowHeads kHeads = {};
   static constexpr int kCount = 6;
   static constexpr RowInstruction instruction(int i) {
     constexpr RowInstruction all[] = {
@@ -46,6 +47,7 @@ struct NormProgram {
 /// silu(x) * gate, scaled by a number a row, rms norm (elements): x 0, gate 1, scale 2, gamma 4,
 /// out 6.
 struct GateProgram {
+  static constexpr RowHeads kHeads = {};
   static constexpr int kCount = 6;
   static constexpr RowInstruction instruction(int i) {
     constexpr RowInstruction all[] = {
@@ -55,8 +57,34 @@ struct GateProgram {
     return all[i];
   }
 };
+/// (x + bias) turned by the positions 7 and the float32 frequencies 8, stored (operand 3), and its
+/// keys and values in the cache 6 by the slots 9: two heads of queries, one of keys, one of values.
+template <int kDim>
+struct CacheProgram {
+  static constexpr RowHeads kHeads = {kDim, 3 * kDim, 2 * kDim};
+  static constexpr int kCount = 5;
+  static constexpr RowInstruction instruction(int i) {
+    constexpr RowInstruction all[] = {{RowStep::kAddRow, 0, false},
+                                      {RowStep::kAddVector, 1, false},
+                                      {RowStep::kRope, 7, false},
+                                      {RowStep::kStore, 3, false},
+                                      {RowStep::kStoreCache, 9, false}};
+    return all[i];
+  }
+};
+/// x, head after head, in operand 6.
+struct HeadsProgram {
+  static constexpr RowHeads kHeads = {64, 0, 0};
+  static constexpr int kCount = 2;
+  static constexpr RowInstruction instruction(int i) {
+    constexpr RowInstruction all[] = {{RowStep::kAddRow, 0, false},
+                                      {RowStep::kStoreHeads, 6, false}};
+    return all[i];
+  }
+};
 /// table[ids] + bias (float32), both gelus and relu: ids 7, table 8, bias 9, out 6.
 struct EmbeddingProgram {
+  static constexpr RowHeads kHeads = {};
   static constexpr int kCount = 6;
   static constexpr RowInstruction instruction(int i) {
     constexpr RowInstruction all[] = {
@@ -82,7 +110,8 @@ struct Operands {
   std::int64_t stride;
   std::array<std::vector<BFloat16>, kNumOperands> elements;
   std::array<std::vector<float>, kNumOperands> wide;
-  std::vector<std::int32_t> ids = {4, 0, 2, 2, 1};
+  std::vector<std::int32_t> ids = {4, 0, 2, 2, 1}, positions = {0, 1, 77, 131071, 8},
+                            slots = {3, -1, 0, 4, 1};
 
   explicit Operands(std::int64_t width) : stride(width + kGap) {
     std::mt19937 random(5);
@@ -120,7 +149,13 @@ Operands run(const std::set<int>& wide = {}) {
     params.operands[i] = {operands.elements[at].data(), operands.stride};
     if (wide.contains(i)) params.operands[i].data = operands.wide[at].data();
   }
-  params.operands[7].data = operands.ids.data();
+  if (Config::kHeads.cached == 0) {
+    params.operands[7].data = operands.ids.data();
+  } else {
+    params.operands[7].data = operands.positions.data();
+    params.operands[9].data = operands.slots.data();
+    params.operands[10] = params.operands[6];
+  }
   params.rows = kRowsOfAll;
   params.epsilon = kEpsilon;
   unsigned char none[16];
@@ -185,6 +220,56 @@ void check_embedding() {
   }
 }
 
+template <class Config>
+void check_cache() {
+  constexpr int kDim = Config::kHeads.dim;
+  const Operands o = run<Config>({8});
+  for (std::int64_t row = 0; row < kRowsOfAll; ++row) {
+    std::vector<double> x;
+    for (std::int64_t c = 0; c < Config::kWidth; ++c) x.push_back(o.at(0, row, c) + o.at(1, 0, c));
+    for (int head = 0; head < 3; ++head)
+      for (int i = 0; i < kDim / 2; ++i) {
+        const auto frequency = static_cast<float>(o.wide_at(8, i));
+        const double angle =
+            static_cast<float>(o.positions[static_cast<std::size_t>(row)]) * frequency;
+        double& low = x[static_cast<std::size_t>(head * kDim + i)];
+        double& high = x[static_cast<std::size_t>(head * kDim + kDim / 2 + i)];
+        const double a = low, b = high;
+        low = a * std::cos(angle) - b * std::sin(angle);
+        high = b * std::cos(angle) + a * std::sin(angle);
+      }
+    o.expect(3, row, x);
+    const std::int32_t slot = o.slots[static_cast<std::size_t>(row)];
+    if (slot >= 0) o.expect(6, slot, {x.begin() + 2 * kDim, x.end()});
+  }
+  for (std::int64_t c = 0; c < o.stride; ++c) ASSERT_TRUE(std::isnan(o.at(6, 2, c)));
+}
+
+TEST(RowProgramEmulated, RotationStoredBesideTheCache) {
+  check_cache<Emulated<CacheProgram<64>, 256, 8, 1, 4>>();
+  check_cache<Emulated<CacheProgram<128>, 512, 8, 2, 1>>();
+  check_cache<Emulated<CacheProgram<16>, 64, 8, 1, 1>>();  // a quarter of a warp has columns
+  check_cache<Emulated<CacheProgram<128>, 512, 4, 3, 1>>();
+}
+TEST(RowProgramEmulated, HeadAfterHead) {
+  using Config = Emulated<HeadsProgram, 192, 8, 1, 2>;
+  const Operands o = run<Config>();
+  for (std::int64_t row = 0; row < kRowsOfAll; ++row)
+    for (std::int64_t c = 0; c < 192; ++c)
+      ASSERT_EQ(static_cast<float>(
+                    o.elements[6][static_cast<std::size_t>((c / 64 * 5 + row) * 64 + c % 64)]),
+                o.at(0, row, c));
+}
+TEST(Rotation, IsWithinItsErrorAtAnyAngle) {
+  for (int i = 0; i < 400000; ++i) {
+    const float angle = static_cast<float>(i) * (i % 2 == 0 ? 0.37f : 9.7f);
+    float cosine, sine;
+    cos_sin(angle, cosine, sine);
+    ASSERT_NEAR(cosine, std::cos(static_cast<double>(angle)), 2e-7) << angle;
+    ASSERT_NEAR(sine, std::sin(static_cast<double>(angle)), 2e-7) << angle;
+  }
+}
+
 TEST(RowProgramEmulated, ResidualAndNormWithBothOutputs) {
   check_norm<Emulated<NormProgram, 104, 8, 1, 4>>();  // 13 packs of 32 lanes, 5 rows of blocks of 4
   check_norm<Emulated<NormProgram, 520, 8, 3, 1>>();
@@ -219,18 +304,31 @@ const std::vector<codegen::RowInstruction> kNorm = {
 const std::vector<codegen::RowInstruction> kGelu = {
     {HostStep::kAddRow, 0}, {HostStep::kAddVector, 1}, {HostStep::kGeluErf}, {HostStep::kStore, 2}};
 
+const std::vector<codegen::RowInstruction> kCache = {{HostStep::kAddRow, 0},
+                                                     {HostStep::kAddVector, 1},
+                                                     {HostStep::kRope, 2},
+                                                     {HostStep::kStore, 4},
+                                                     {HostStep::kStoreCache, 5}};
+const std::vector<codegen::RowInstruction> kApart = {
+    {HostStep::kAddRow, 0}, {HostStep::kRope, 1}, {HostStep::kStoreHeads, 3}};
+
 TEST(RowProgramBuild, CompilesEveryGeometryWithoutSpills) {
   struct Build {
     const char* target;
     DType element;
     std::int64_t width, rows;
     const std::vector<codegen::RowInstruction>& program;
+    codegen::RowHeads heads = {};
   };
-  for (const Build& build : {Build{"sm_90a", DType::kBFloat16, 768, 32768, kNorm},
-                             Build{"sm_90a", DType::kFloat16, 3072, 128, kGelu},
-                             Build{"sm_80", DType::kBFloat16, 1032, 4096, kNorm}})
-    for (const RowProgramConfig& config :
-         row_program_configs(build.element, build.width, build.program, build.rows, 132)) {
+  for (const Build& build :
+       {Build{"sm_90a", DType::kBFloat16, 768, 32768, kNorm},
+        Build{"sm_90a", DType::kFloat16, 3072, 128, kGelu},
+        Build{"sm_80", DType::kBFloat16, 1032, 4096, kNorm},
+        Build{"sm_90a", DType::kBFloat16, 3072, 8192, kCache, {64, 2560, 2048}},
+        Build{"sm_90a", DType::kBFloat16, 6144, 16, kCache, {128, 5120, 4096}},
+        Build{"sm_80", DType::kFloat16, 768, 8192, kApart, {64, 512, 0}}})
+    for (const RowProgramConfig& config : row_program_configs(
+             build.element, build.width, build.program, build.rows, 132, build.heads)) {
       const cuda::KernelSource source = cuda::RowProgram::source(config);
       const auto module = jit::Nvrtc::instance().compile(source.name, source.text, build.target);
       const jit::ResourceReport report = jit::parse_resources(module.log);
@@ -279,7 +377,12 @@ TEST(RowProgramConfig, RefusesWhatItHasNoKernelFor) {
   EXPECT_THAT(message(config), HasSubstr("2 rows of 2 warps"));
   config = {DType::kFloat16, 768, {{HostStep::kLayerNorm, 11}}};
   EXPECT_THAT(message(config), HasSubstr("operand 11"));
+  config = {DType::kFloat16, 768, kCache, 8, 1, 4, {96, 576, 384}};
+  EXPECT_THAT(message(config), HasSubstr("heads of 96"));
+  config = {DType::kFloat16, 768, kCache, 4, 1, 4, {256, 512, 256}};
+  EXPECT_THAT(message(config), HasSubstr("8 to 128 columns"));
   EXPECT_TRUE(row_program_configs(DType::kFloat16, 12, kNorm, 1, 132).empty());
+  EXPECT_TRUE(row_program_configs(DType::kFloat16, 768, kCache, 1, 132, {96, 576, 384}).empty());
 }
 
 TEST(Pooling, CompilesWithoutSpillsUnderNamesThatTellAllApart) {

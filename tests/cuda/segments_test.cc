@@ -8,6 +8,7 @@
 #include "backend/cuda/segments/operands.h"
 #include "jit/nvrtc.h"
 #include "model/bert_graph.h"
+#include "model/llama_graph.h"
 #include "stof/error.h"
 
 namespace stof::cuda {
@@ -33,6 +34,23 @@ Graph bert(std::int64_t rows, DType dtype = DType::kBFloat16) {
   config.vocab_size = config.max_positions = config.num_segments = 2;
   config.layer_norm_eps = 1e-12f;
   return model::build_bert_graph(config, rows, dtype);
+}
+
+/// LLaMA 3.2 1B's layer with a cache: rms_norm, matmul, rope, cache_store, attention, matmul, add,
+/// rms_norm, matmul, activation, multiply, matmul, add.
+Graph llama(std::int64_t rows) {
+  model::LlamaConfig config;
+  config.hidden_size = 2048;
+  config.num_layers = 1;
+  config.num_heads = 32;
+  config.num_kv_heads = 8;
+  config.head_dim = 64;
+  config.intermediate_size = 8192;
+  config.vocab_size = config.max_positions = 8;
+  config.rms_norm_eps = 1e-5f;
+  config.windows = {0};
+  return model::build_llama_graph(config, rows, DType::kBFloat16,
+                                  {.cache_size = 1024, .joined_gate = true});
 }
 
 /// Of operators first..last of the layer, without the library, which needs a driver.
@@ -63,13 +81,31 @@ TEST(CudaSegments, HaveTheFamilyThatRunsThem) {
   EXPECT_EQ(family_of(bert(4096, DType::kFloat32), 4, 6, hopper), "");
 }
 
+TEST(CudaSegments, RunEveryPartOfALlamaLayer) {
+  const Graph graph = llama(4096);
+  const Device hopper = described(9, 132);
+  for (const auto& [first, last, family] : {std::tuple{0, 0, "row"},
+                                            {1, 1, "gemm_sm90"},
+                                            {2, 3, "row"},
+                                            {4, 4, "attention"},
+                                            {5, 6, "gemm_sm90"},
+                                            {7, 7, "row"},
+                                            {8, 10, "gemm_sm90"},
+                                            {11, 12, "gemm_sm90"},
+                                            {9, 10, "row"}})
+    EXPECT_EQ(family_of(graph, first, last, hopper), family) << first;
+}
+
 TEST(CudaSegments, CompileTheKernelsThatTheyNameWithoutSpills) {
   const Device hopper = described(9, 132);
   for (const std::int64_t rows : {128, 32768}) {
-    const Graph graph = bert(rows);
-    const int begin = graph.layer_range(0).first;
-    for (const auto& [first, last, family] :
-         {std::tuple{3, 5, &kSm90GemmRunners}, {6, 6, &kRowRunners}, {4, 6, &kRowRunners}}) {
+    const Graph of_bert = bert(rows), of_llama = llama(rows);
+    for (const auto& [first, last, family, is_llama] : {std::tuple{3, 5, &kSm90GemmRunners, false},
+                                                        {6, 6, &kRowRunners, false},
+                                                        {4, 6, &kRowRunners, false},
+                                                        {2, 3, &kRowRunners, true}}) {
+      const Graph& graph = is_llama ? of_llama : of_bert;
+      const int begin = graph.layer_range(0).first;
       const fusion::Segment segment = fusion::make_segment(graph, begin + first, begin + last);
       const Choice choice = own_candidates(graph, first, last, hopper).at(0);
       ASSERT_EQ(choice.family, family->name);

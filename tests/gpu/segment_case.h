@@ -1,5 +1,5 @@
 #pragma once
-// Operands of small BERT graphs, and how far results may be from the interpreter's.
+// Operands of small BERT and LLaMA graphs, and how far results may be from the interpreter's.
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 
 #include "exec/batch.h"
 #include "model/bert_graph.h"
+#include "model/llama_graph.h"
 
 namespace stof::check {
 
@@ -39,7 +40,14 @@ struct Operands {
                              ? 1 / std::sqrt(static_cast<float>(value.shape[1]))
                              : 0.5f;
       for (float& x : wide.as<float>()) x = size * normal(random);
-      if (value.dtype == DType::kInt32) {
+      if (value.name == "slots") {  // each its own, and none for some
+        Tensor& slots = tensors.emplace_back(value.dtype, value.shape);
+        std::int32_t next = 0;
+        for (std::int32_t& slot : slots.as<std::int32_t>()) {
+          slot = next % 4 == 3 ? -1 : static_cast<std::int32_t>(value.shape[0]) - next;
+          ++next;
+        }
+      } else if (value.dtype == DType::kInt32) {
         Tensor& ids = tensors.emplace_back(value.dtype, value.shape);
         std::int32_t next = 0;
         for (std::int32_t& id : ids.as<std::int32_t>()) id = next++ % 50;
@@ -64,6 +72,24 @@ inline Graph bert(std::int64_t rows, std::int64_t hidden, std::int64_t heads, st
   config.num_segments = 2;
   config.layer_norm_eps = 1e-3f;
   return model::build_bert_graph(config, rows, dtype);
+}
+
+/// With a cache of 300 rows; heads share keys in pairs.
+inline Graph llama(std::int64_t rows, std::int64_t head_dim, std::int64_t layers, bool bias,
+                   DType dtype) {
+  model::LlamaConfig config;
+  config.hidden_size = 256;
+  config.num_layers = layers;
+  config.num_heads = 256 / head_dim;
+  config.num_kv_heads = config.num_heads / 2;
+  config.head_dim = head_dim;
+  config.intermediate_size = 512;
+  config.vocab_size = 56;
+  config.max_positions = 50;
+  config.rms_norm_eps = 1e-3f;
+  config.qkv_bias = bias;
+  config.windows.assign(static_cast<std::size_t>(layers), 0);
+  return model::build_llama_graph(config, rows, dtype, {.cache_size = 300, .joined_gate = true});
 }
 
 inline exec::Batch batch_of(const Graph& graph, const exec::WeightViews& views,

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <list>
+#include <map>
 #include <random>
 #include <thread>
 
@@ -146,7 +148,8 @@ class SegmentCheck {
     std::vector<cuda::DeviceBuffer> outputs;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       outputs.emplace_back(expected[i].bytes() + kGuard, "an output");
-      bindings.addresses[static_cast<std::size_t>(segment.outputs[i])] = outputs[i].address();
+      bindings.addresses[static_cast<std::size_t>(graph_.storage(segment.outputs[i]))] =
+          outputs[i].address();
     }
     const auto runner = make_runner(graph_, segment, choice, bindings, device_);
     const check::Replay replay([&](cuda::CUstream stream) { runner->launch(stream); });
@@ -155,6 +158,9 @@ class SegmentCheck {
       for (const cuda::DeviceBuffer& output : outputs)
         driver_.check(driver_.cuMemsetD8Async(output.address(), 0xff, output.bytes(), nullptr),
                       "poisoning");
+      for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (const ValueId id = graph_.storage(segment.outputs[i]); id != segment.outputs[i])
+          copy_in(outputs[i].address(), operands_.views.at(id).data, expected[i].bytes());
       if (round == 0) {
         runner->launch(nullptr);
         driver_.check(driver_.cuStreamSynchronize(nullptr), "running a segment");
@@ -213,6 +219,8 @@ void check_segments(const cuda::Device& device, std::size_t most, bool own_produ
     check(bert(133, 128, 2, 256, 1, cpu::Activation::kGeluErf, dtype), {0, 70, 133});
     check(bert(40, 96, 3, 200, 1, cpu::Activation::kGeluTanh, dtype), {0, 40});
   }
+  check(llama(133, 64, 1, false, DType::kBFloat16), {0, 70, 133});
+  check(llama(37, 128, 1, true, DType::kFloat16), {0, 37});
   const auto wide = [](std::int64_t rows) {
     return bert(rows, 256, 4, 1024, 1, cpu::Activation::kRelu, DType::kBFloat16);
   };
@@ -223,10 +231,13 @@ void check_segments(const cuda::Device& device, std::size_t most, bool own_produ
 /// A model's sessions under one type.
 class SessionCheck {
  public:
-  SessionCheck(const cuda::Device& device, DType dtype, Tally* tally)
+  SessionCheck(const cuda::Device& device, std::string model, DType dtype, exec::GraphOf graph_of,
+               Tally* tally)
       : device_(device),
+        model_(std::move(model)),
         dtype_(dtype),
-        graph_(of(kMaxRows)),
+        graph_of_(std::move(graph_of)),
+        graph_(graph_of_(kMaxRows)),
         operands_(graph_),
         weights_(std::make_shared<const exec::CudaWeights>(device, graph_, weights_of())),
         tally_(tally) {
@@ -236,20 +247,33 @@ class SessionCheck {
           {{0, 7}, mask::causal()},
           {{0, 50, 100, 150, 200, 250, 261}, mask::bigbird(16, 1, 1, 2, 5)}}) {
       batches_.push_back(batch_of(graph_, operands_.views, offsets, mask));
-      const Graph exact = of(offsets.back());
+      const Graph exact = graph_of_(offsets.back());
       cpu::GraphOperands inputs;
       inputs.mask = mask;
       inputs.offsets = offsets;
       for (const ValueId id : exact.of_kind(graph::ValueKind::kWeight))
         inputs.values[id] = operands_.views.at(graph_.find(exact.value(id).name));
+      for (const ValueId id : exact.of_kind(graph::ValueKind::kState)) {
+        const graph::Value& value = exact.value(id);
+        Tensor& zeros = states_.emplace_back(Tensor(value.dtype, value.shape));
+        std::memset(zeros.data(), 0, zeros.bytes());
+        inputs.values[id] = std::as_const(zeros).view();
+      }
       for (const auto& [name, view] : batches_.back().inputs)
         inputs.values[exact.find(name)] = view;
-      expected_.push_back(interpret_graph(exact, inputs).at(exact.live_outs().at(0)));
+      cpu::GraphResults results = interpret_graph(exact, inputs);
+      expected_.push_back(std::move(results.at(exact.live_outs().at(0))));
+      if (batches_.size() > 1) continue;
+      for (const ValueId id : exact.of_kind(graph::ValueKind::kActivation))
+        if (const graph::Value& over = exact.value(exact.storage(id));
+            over.kind == graph::ValueKind::kState)
+          expected_states_[over.name] = std::move(results.at(id));
     }
   }
 
   void run() {
     check_plans();
+    check_states();
     check_replay();
     check_repeated();
     check_threads();
@@ -258,9 +282,6 @@ class SessionCheck {
  private:
   static constexpr std::int64_t kMaxRows = 264;
 
-  Graph of(std::int64_t rows) const {
-    return bert(rows, 128, 4, 256, 2, cpu::Activation::kGeluErf, dtype_);
-  }
   exec::WeightViews weights_of() const {
     exec::WeightViews views;
     for (const ValueId id : graph_.of_kind(graph::ValueKind::kWeight))
@@ -268,8 +289,7 @@ class SessionCheck {
     return views;
   }
   std::unique_ptr<exec::CudaSession> session(const exec::SessionOptions& options = {}) const {
-    return std::make_unique<exec::CudaSession>(
-        device_, [this](std::int64_t rows) { return of(rows); }, weights_, options);
+    return std::make_unique<exec::CudaSession>(device_, graph_of_, weights_, options);
   }
 
   static Tensor download(const exec::CudaResult& result) {
@@ -291,8 +311,9 @@ class SessionCheck {
   }
 
   void report(bool good, const std::string& what, const Error2& error) {
-    std::printf("%s session, %s, %s: error %.1e, element %.1e\n", good ? "ok " : "BAD",
-                std::string(to_string(dtype_)).c_str(), what.c_str(), error.whole, error.element);
+    std::printf("%s session of %s, %s, %s: error %.1e, element %.1e\n", good ? "ok " : "BAD",
+                model_.c_str(), std::string(to_string(dtype_)).c_str(), what.c_str(), error.whole,
+                error.element);
     std::fflush(stdout);
     tally_->count(good);
   }
@@ -333,6 +354,23 @@ class SessionCheck {
         worst.element = std::max(worst.element, error.element);
       }
       report(close(worst), plan.describe(), worst);
+    }
+  }
+
+  /// What a batch leaves in the caches, padding's rows not among it.
+  void check_states() {
+    const auto one = session();
+    run_on(*one, batches_[0]);
+    const cuda::Driver& driver = cuda::Driver::instance();
+    for (const auto& [name, expected] : expected_states_) {
+      Tensor found(expected.dtype(), expected.shape());
+      driver.check(driver.cuMemcpyDtoHAsync(found.data(),
+                                            reinterpret_cast<CUdeviceptr>(one->state(name).data),
+                                            found.bytes(), nullptr),
+                   "downloading");
+      driver.check(driver.cuStreamSynchronize(nullptr), "downloading");
+      const Error2 error = error_of(found, expected);
+      report(close(error), name, error);
     }
   }
 
@@ -400,14 +438,27 @@ class SessionCheck {
   }
 
   const cuda::Device& device_;
+  std::string model_;
   DType dtype_;
+  exec::GraphOf graph_of_;
   Graph graph_;
   Operands operands_;
+  std::list<Tensor> states_;
+  std::map<std::string, Tensor> expected_states_;  ///< after the first batch
   std::shared_ptr<const exec::CudaWeights> weights_;
   std::vector<exec::Batch> batches_;
   std::vector<Tensor> expected_;
   Tally* tally_;
 };
+
+void check_sessions(const cuda::Device& device, DType dtype, Tally* tally) {
+  const auto bert_of = [dtype](std::int64_t rows) {
+    return bert(rows, 128, 4, 256, 2, cpu::Activation::kGeluErf, dtype);
+  };
+  const auto llama_of = [dtype](std::int64_t rows) { return llama(rows, 64, 2, false, dtype); };
+  SessionCheck(device, "BERT", dtype, bert_of, tally).run();
+  SessionCheck(device, "LLaMA", dtype, llama_of, tally).run();
+}
 
 }  // namespace
 
@@ -425,7 +476,7 @@ int main(int argc, char** argv) {
     if (segments) check_segments(device, all ? SIZE_MAX : 8, false, &tally);
     if (sessions)
       for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
-        SessionCheck(device, dtype, &tally).run();
+        check_sessions(device, dtype, &tally);
     if (segments) check_segments(device, all ? SIZE_MAX : 8, true, &tally);
     std::printf("%d passed, %d failed on %s\n", tally.passed, tally.failed,
                 device.facts().name.c_str());

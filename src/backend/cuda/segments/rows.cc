@@ -28,6 +28,7 @@ struct Program {
   std::vector<RowInstruction> instructions;
   std::vector<ValueId> operands;
   float epsilon = 0;
+  codegen::RowHeads heads;
 };
 
 RowStep activation_of(Step step) {
@@ -54,11 +55,11 @@ class Translator {
     if (!tables && segment_.family != Family::kRow && segment_.family != Family::kElementwise)
       return std::nullopt;
     if (segment_.steps.empty() && !tables) return std::nullopt;  // a copy under another shape
-    const graph::Value& out = graph_.value(segment_.outputs[0]);
-    if (out.shape.rank() != 2 || segment_.gate_view != kNoId) return std::nullopt;
-    program_.element = out.dtype;
-    program_.rows = out.shape[0];
-    program_.width = out.shape[1];
+    const graph::Value& running = graph_.value(tables ? first.outputs[0] : segment_.inputs[0]);
+    if (running.shape.rank() != 2 || segment_.gate_view != kNoId) return std::nullopt;
+    program_.element = running.dtype;
+    program_.rows = running.shape[0];
+    program_.width = running.shape[1];
     if (tables) {
       load_table(first.inputs[0], first.inputs[1]);
       if (first.inputs.size() > 2) load_table(first.inputs[2], first.inputs[3]);
@@ -71,7 +72,7 @@ class Translator {
       translate(step);
       store_after(step.op);
     }
-    instruction(RowStep::kStore, {segment_.outputs[0]});
+    if (!stored_) instruction(RowStep::kStore, {segment_.outputs[0]});
     if (program_.operands.size() > static_cast<std::size_t>(RowProgramConfig::kMaxOperands))
       good_ = false;
     return good_ ? std::optional(program_) : std::nullopt;
@@ -150,9 +151,33 @@ class Translator {
       case Step::kRmsNorm:
         program_.epsilon = static_cast<float>(step.epsilon);
         return vector(RowStep::kRmsNorm, {step.operand});
+      case Step::kRope: {
+        const graph::Attributes& a = graph_.op(step.op).attributes;
+        good_ = good_ && is_bound(step.operand) &&
+                graph_.value(step.operand2).kind == graph::ValueKind::kWeight;
+        set_heads(a);
+        program_.heads.rotated = static_cast<int>((a.heads + a.kv_heads) * a.head_dim);
+        return instruction(RowStep::kRope, {step.operand, step.operand2});
+      }
+      case Step::kHeadStore:
+        stored_ = true;
+        set_heads(graph_.op(step.op).attributes);
+        return instruction(RowStep::kStoreHeads, {segment_.outputs[0]});
+      case Step::kCacheStore: {
+        const graph::Attributes& a = graph_.op(step.op).attributes;
+        stored_ = true;
+        set_heads(a);
+        program_.heads.cached = static_cast<int>(a.heads * a.head_dim);
+        return instruction(RowStep::kStoreCache, {step.operand, segment_.outputs[0]});
+      }
       default:
         good_ = false;
     }
+  }
+
+  void set_heads(const graph::Attributes& attributes) {
+    good_ = good_ && (program_.heads.dim == 0 || program_.heads.dim == attributes.head_dim);
+    program_.heads.dim = static_cast<int>(attributes.head_dim);
   }
 
   /// What the operator makes, where it is read elsewhere too.
@@ -168,6 +193,7 @@ class Translator {
   const Segment& segment_;
   Program program_;
   bool good_ = true;
+  bool stored_ = false;  ///< by the last step
 };
 
 std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device& device) {
@@ -176,7 +202,7 @@ std::vector<Choice> choices(const Graph& graph, const Segment& segment, const De
   std::vector<Choice> all;
   for (const RowProgramConfig& config :
        row_program_configs(program->element, program->width, program->instructions, program->rows,
-                           device.facts().num_sms))
+                           device.facts().num_sms, program->heads))
     all.push_back({kRowRunners.name,
                    {{"vector", config.vector}, {"warps", config.warps}, {"rows", config.rows}}});
   return all;
@@ -203,7 +229,8 @@ std::pair<Program, RowProgramConfig> configured(const Graph& graph, const Segmen
   if (!program) refuse(graph, segment, choice, "a step or an operand has no instruction");
   const auto number = [&](const char* name) { return static_cast<int>(choice.at(name)); };
   const RowProgramConfig config{program->element, program->width,  program->instructions,
-                                number("vector"), number("warps"), number("rows")};
+                                number("vector"), number("warps"), number("rows"),
+                                program->heads};
   return {std::move(*program), config};
 }
 

@@ -12,6 +12,8 @@ namespace stof::ptx {
 
 inline float exp2(float x) { return std::exp2(x); }
 inline float log2(float x) { return std::log2(x); }
+inline float cos(float x) { return std::cos(x); }
+inline float sin(float x) { return std::sin(x); }
 inline float tanh(float x) { return std::tanh(x); }
 inline float reciprocal(float x) { return 1 / x; }
 inline float max_or_nan(float x, float y) { return x > y || std::isnan(x) ? x : y; }

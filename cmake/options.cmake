@@ -11,7 +11,9 @@ option(STOF_BUILD_BENCH "Build the benchmarks" OFF)
 option(STOF_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(STOF_PACK_CUBINS "Compile the common GPU kernels now and put them into the library (needs NVRTC)" OFF)
 set(STOF_PACK_TARGETS sm_90a CACHE STRING "What STOF_PACK_CUBINS compiles for")
-option(STOF_UNITY "Compile the sources of the folders in cmake/unity_folders.txt as one" OFF)
+set(STOF_UNITY OFF CACHE STRING "Compile the sources of the folders in cmake/unity_folders.txt as one: \
+OFF, ON, or AROUND, those around the library only (cli, tests)")
+set_property(CACHE STOF_UNITY PROPERTY STRINGS OFF AROUND ON)
 set(STOF_OBJECTS_FROM "" CACHE PATH "Link what this other build compiled the library's sources to")
 set(STOF_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
 
@@ -33,9 +35,10 @@ endif()
 add_library(stof_flags INTERFACE)
 # -Wpass-failed: clang reports "omp simd" loops that it leaves scalar under sanitizers.
 # Two warnings ask which file a name is from: builds of single files give them.
+set(STOF_AS_ONE $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
 target_compile_options(stof_flags INTERFACE -Wall -Wextra -Wpedantic
-  $<$<NOT:$<BOOL:${STOF_UNITY}>>:-Wshadow> -Wnon-virtual-dtor
-  $<$<AND:$<BOOL:${STOF_UNITY}>,$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>
+  $<$<NOT:${STOF_AS_ONE}>:-Wshadow> -Wnon-virtual-dtor
+  $<$<AND:${STOF_AS_ONE},$<CXX_COMPILER_ID:GNU>>:-Wno-subobject-linkage>
   $<$<CXX_COMPILER_ID:Clang,AppleClang>:-Wno-pass-failed>
   $<$<BOOL:${STOF_DEVELOPER}>:-Werror>)
 if(STOF_SANITIZE)
@@ -53,11 +56,15 @@ endif()
 # Compiles TARGET's sources of the folders in unity_folders.txt in groups where STOF_UNITY asks for it: headers
 # are read, and templates made, once a group. Sources with options of their own stay alone.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/unity_folders.txt STOF_UNITY_FOLDERS REGEX "^[a-z]")
+if(STOF_UNITY STREQUAL AROUND)
+  list(FILTER STOF_UNITY_FOLDERS EXCLUDE REGEX "^src/")
+endif()
 function(stof_unity target)
   if(NOT STOF_UNITY)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
+  set(groups OFF)
   foreach(folder ${STOF_UNITY_FOLDERS})
     string(MAKE_C_IDENTIFIER ${folder} name)
     set(count 0)
@@ -67,8 +74,11 @@ function(stof_unity target)
         math(EXPR group "${count} / 12")
         math(EXPR count "${count} + 1")
         set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${group})
+        set(groups ON)
       endif()
     endforeach()
   endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(groups)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  endif()
 endfunction()

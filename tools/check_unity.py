@@ -14,7 +14,7 @@ import sys
 
 LIST = "cmake/unity_folders.txt"
 # Sources with compile options of their own, which stay alone.
-ALONE = re.compile(r"_(avx2|avx512)\.cc$")
+ALONE = re.compile(r"(_avx2|_avx512|_emulated_test|row_program_test)\.cc$")
 
 TYPE = re.compile(r"(?:struct|class|enum class|enum|union) (\w+)\b(?! *\w+ *[({=])")
 ALIAS = re.compile(r"using (\w+) = .*;")
@@ -97,7 +97,7 @@ def check(root):
                     if other != path and clash(kind, other_kind):
                         messages.append(
                             f"{path.relative_to(root)}:{number}: expected a name of its own, got {name}, which "
-                            f"{other.relative_to(root)}:{other_number} has too; both are compiled as one in cpu-asan: "
+                            f"{other.relative_to(root)}:{other_number} has too; both are compiled as one (STOF_UNITY): "
                             "rename one, or share it in a header")
                         break
                 seen[name].append((path, number, kind))

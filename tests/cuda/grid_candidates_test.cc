@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "backend/cuda/attention/candidates.h"
+#include "cuda/targets.h"
 
 namespace stof::cuda {
 namespace {
-
-constexpr KernelTarget kH200{90, 132, 16};
 
 AttentionProblem grid_problem() {
   AttentionProblem p;

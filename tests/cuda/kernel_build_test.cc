@@ -9,6 +9,7 @@
 #include "backend/cuda/attention/packed_plan.h"
 #include "codegen/attention.h"
 #include "cpu/score_mods.h"
+#include "cuda/targets.h"
 #include "jit/nvrtc.h"
 #include "stof/error.h"
 
@@ -108,8 +109,6 @@ std::string name_of(const testing::TestParamInfo<Build>& info) {
 
 constexpr auto kSm90 = codegen::KernelFamily::kSm90;
 constexpr auto kSm80 = codegen::KernelFamily::kSm80;
-constexpr KernelTarget kH200{90, 132, 16}, kA100{80, 108, 16}, kAda{89, 128, 16};
-
 INSTANTIATE_TEST_SUITE_P(Sm90, KernelBuild,
                          testing::Values(Build{kSm90, kH200, 64, 64, DType::kBFloat16, ""},
                                          Build{kSm90, kH200, 128, 128, DType::kBFloat16, ""},

@@ -7,6 +7,7 @@
 #include "backend/cuda/attention/packed_plan.h"
 #include "backend/cuda/attention/score_mod.h"
 #include "cpu/score_mods.h"
+#include "cuda/targets.h"
 #include "stof/cuda_attention.h"
 
 namespace stof::cuda {
@@ -14,8 +15,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr KernelTarget kH200{90, 132, 16};
 
 AttentionProblem problem_with(int which) {
   AttentionProblem p;

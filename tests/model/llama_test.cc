@@ -33,13 +33,6 @@ std::string error_of(const std::function<void()>& action) {
   return "nothing was thrown";
 }
 
-/// A team costs more than it gains on models this small.
-GenerateOptions one_thread() {
-  GenerateOptions options;
-  options.num_threads = 1;
-  return options;
-}
-
 TextGenerator load_case(const std::string& name) {
   const TemporaryFolder folder;
   golden().write(folder, golden().at(name), {}, golden().weights(golden().at(name)));

@@ -130,12 +130,6 @@ TextGenerator tiny(const char* name = "base") {
 }
 
 /// A team costs more than it gains on a small model.
-GenerateOptions one_thread() {
-  GenerateOptions options;
-  options.num_threads = 1;
-  return options;
-}
-
 /// The likeliest token after each prefix, every time from the start.
 std::vector<std::int32_t> greedy(const TextGenerator& model, std::vector<std::int32_t> ids,
                                  int count) {

@@ -14,8 +14,16 @@
 #include "model/temporary_folder.h"
 #include "model/test_data.h"
 #include "stof/safetensors.h"
+#include "stof/text_generator.h"
 
 namespace stof::model {
+
+/// A team costs more than it gains on models this small.
+inline GenerateOptions one_thread() {
+  GenerateOptions options;
+  options.num_threads = 1;
+  return options;
+}
 
 /// Byte-level BPE without merges: letters, space, and "</s>" as token 49.
 inline nlohmann::json tiny_tokenizer_json() {

@@ -6,7 +6,7 @@
 // they come from memory; the GPU rests before each replay (power-capped clocks follow what ran
 // before). Candidates are ranked by the best of two replays; the best few of both sides are then
 // timed again, in turns forwards and backwards, and the median counts. "early": launches may start
-// before their predecessor has ended, as in a chain of our kernels.
+// before their predecessor has ended, as in a chain of our kernels. "mma": kernels/gemm/sm80.
 
 #include <fmt/core.h>
 
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/gemm/sm80_gemm.h"
 #include "backend/cuda/gemm/sm90_gemm.h"
 #include "bench/gpu/arguments.h"
 #include "gpu/compile_ahead.h"
@@ -155,8 +156,10 @@ class Bench {
 
   void compile(const std::vector<cuda::GemmProblem>& problems) const {
     std::map<std::string, std::string> sources;
-    for (const auto& problem : problems)
+    for (const auto& problem : problems) {
       for (const auto& config : tried(problem)) sources[config.name()] = emit_gemm(config);
+      for (const auto& config : tried_sm80(problem)) sources[config.name()] = emit_gemm(config);
+    }
     check::compile_ahead(sources, device_.facts().target());
   }
 
@@ -190,11 +193,7 @@ class Bench {
     calls.reserve(configs.size());
     for (const codegen::GemmConfig& config : configs) {
       const cuda::Sm90Gemm gemm(p, config, device_);
-      cuda::GemmOperands operands{x_.address(), 0, y_.address()};
-      if (p.has(Step::kBias)) operands.bias = bias_.address();
-      if (p.has(Step::kResidual)) operands.residual = residual_.address();
-      if (p.has_norm()) operands.gamma = operands.beta = bias_.address();
-      if (p.has(Step::kRowStatistics)) operands.statistics = statistics_.address();
+      cuda::GemmOperands operands = operands_of(p);
       auto& bound = calls.emplace_back();
       for (int copy = 0; copy < copies_; ++copy) {
         operands.weight = weight(p, copy);
@@ -204,6 +203,20 @@ class Bench {
         add(early ? "own_early" : "own", config.shape(), [&, early](CUstream stream, int launch) {
           bound[static_cast<std::size_t>(launch % copies_)].launch(stream, !early);
         });
+    }
+    std::vector<std::vector<cuda::Sm80GemmCall>> mma_calls;
+    const std::vector<codegen::Sm80GemmConfig> mma_configs = tried_sm80(p);
+    mma_calls.reserve(mma_configs.size());
+    for (const codegen::Sm80GemmConfig& config : mma_configs) {
+      cuda::GemmOperands operands = operands_of(p);
+      auto& bound = mma_calls.emplace_back();
+      for (int copy = 0; copy < copies_; ++copy) {
+        operands.weight = weight(p, copy);
+        bound.push_back(cuda::Sm80Gemm(p, config, device_).bind(operands, workspace_.address()));
+      }
+      add("mma_early", config.shape(), [&](CUstream stream, int launch) {
+        bound[static_cast<std::size_t>(launch % copies_)].launch(stream);
+      });
     }
     const std::map<std::string, double> ranked = rank_and_time(all, rows);
     report(product, kind, rows, flops, all, ranked);
@@ -289,6 +302,24 @@ class Bench {
   struct Fastest {
     std::string own, cublaslt;
   };
+
+  cuda::GemmOperands operands_of(const cuda::GemmProblem& p) const {
+    cuda::GemmOperands operands{x_.address(), 0, y_.address()};
+    if (p.has(Step::kBias)) operands.bias = bias_.address();
+    if (p.has(Step::kResidual)) operands.residual = residual_.address();
+    if (p.has_norm()) operands.gamma = operands.beta = bias_.address();
+    if (p.has(Step::kRowStatistics)) operands.statistics = statistics_.address();
+    return operands;
+  }
+
+  /// By mma.sync, for comparison: the first as predicted.
+  std::vector<codegen::Sm80GemmConfig> tried_sm80(const cuda::GemmProblem& problem) const {
+    constexpr std::size_t kMma = 3;
+    std::vector<codegen::Sm80GemmConfig> configs;
+    for (const auto& candidate : sm80_gemm_candidates(problem, device_.facts()))
+      if (configs.size() < kMma) configs.push_back(candidate.config);
+    return configs;
+  }
 
   std::vector<codegen::GemmConfig> tried(const cuda::GemmProblem& problem) const {
     std::vector<codegen::GemmConfig> configs;
@@ -378,12 +409,12 @@ class Bench {
     std::string line = fmt::format("{:>8} {:<8} {:>5} x {:>5} x {:>5} {:<16}", product.group,
                                    product.name, rows, product.out, product.in, kind.name);
     const double library = best.contains("cublaslt") ? best["cublaslt"]->median() : 0;
-    for (const char* impl : {"cublaslt", "own", "own_early"}) {
+    for (const char* impl : {"cublaslt", "own", "own_early", "mma_early"}) {
       if (!best.contains(impl)) continue;
       const Timed& timed = *best[impl];
       line += fmt::format(" {} {:.2f} us ({:.0f} TF/s", impl, timed.median(),
                           flops / timed.median() / 1e6);
-      if (impl[0] == 'o')
+      if (std::string(impl) != "cublaslt")
         line += fmt::format(", {}) {:.2f}x", timed.config(), library / timed.median());
       else
         line += ")";

@@ -6,6 +6,13 @@
 
 namespace stof::ptx {
 
+/// Whether launches may overlap at all.
+#if __CUDA_ARCH__ >= 900
+constexpr bool kStartsEarly = true;
+#else
+constexpr bool kStartsEarly = false;
+#endif
+
 /// Blocks of the next kernel may start once every block of this one has said so.
 __device__ __forceinline__ void allow_next_kernel() {
 #if __CUDA_ARCH__ >= 900

@@ -12,7 +12,8 @@ namespace stof::fusion {
 /// A kernel family and its parameters by name: stored by content, never by place in a list, so that
 /// a stored choice means the same when the list of candidates changes.
 struct Choice {
-  std::string family;  ///< "gemm_sm90", "cublaslt", "row", "onednn", "attention"; [a-z0-9_]+
+  std::string
+      family;  ///< "gemm_sm90", "gemm_sm80", "cublaslt", "row", "onednn", "attention"; [a-z0-9_]+
   std::map<std::string, std::int64_t> parameters;
 
   /// "gemm_sm90 stages=4 tile_m=128 tile_n=192": parameters in the order of their names.

@@ -71,7 +71,8 @@ TEST(CudaSegments, HaveTheFamilyThatRunsThem) {
   EXPECT_EQ(family_of(graph, 0, 1, hopper), "gemm_sm90");  // product, bias
   EXPECT_EQ(family_of(graph, 3, 5, hopper), "gemm_sm90");  // and residual
   EXPECT_EQ(family_of(graph, 7, 9, hopper), "gemm_sm90");  // and GELU (erf)
-  EXPECT_EQ(family_of(graph, 7, 9, ampere), "");
+  EXPECT_EQ(family_of(graph, 7, 9, ampere), "gemm_sm80");
+  EXPECT_EQ(family_of(graph, 3, 6, ampere), "");  // no norm behind a product there
   for (const Device& device : {hopper, ampere}) {
     EXPECT_EQ(family_of(graph, 2, 2, device), "attention");
     EXPECT_EQ(family_of(graph, 4, 6, device), "row");

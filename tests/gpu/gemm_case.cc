@@ -221,13 +221,13 @@ cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p,
   return operands;
 }
 
-std::string GemmCase::check(const cuda::Sm90Gemm& gemm) {
-  const cuda::GemmProblem& p = gemm.problem();
+std::string GemmCase::check(const GemmUnderTest& gemm) {
+  const cuda::GemmProblem& p = gemm.problem;
   const bool counted = p.has(GemmStep::kRowStatistics);
   std::vector<float> statistics(
-      counted ? static_cast<std::size_t>(rows_ * gemm.statistics_columns() * 2) : 0);
+      counted ? static_cast<std::size_t>(rows_ * gemm.statistics_columns * 2) : 0);
   const cuda::DeviceBuffer memory(statistics.size() * 4, "statistics");
-  const cuda::Sm90GemmCall call = gemm.bind(operands(p, memory));
+  const std::function<void()> launch = gemm.bind(operands(p, memory));
   GuardedMatrix& y = p.has(GemmStep::kGate) ? narrow_ : wide_;
   std::vector<std::uint16_t> first;
   std::vector<float> first_statistics;
@@ -236,7 +236,7 @@ std::string GemmCase::check(const cuda::Sm90Gemm& gemm) {
   for (int run = 0; run < runs; ++run) {
     y.poison();
     fill_bytes(memory);
-    call.launch(nullptr);
+    launch();
     std::vector<std::uint16_t> image = y.download();
     if (counted) copy_out(statistics.data(), memory.address(), memory.bytes());
     if (run == 0) {
@@ -262,8 +262,8 @@ double GemmCase::vector(const cuda::GemmProblem& problem, GemmVector which,
                                  : elements[i]->at(0, static_cast<std::int64_t>(column)));
 }
 
-std::string GemmCase::compare(const cuda::Sm90Gemm& gemm, const std::vector<float>& statistics) {
-  const cuda::GemmProblem& p = gemm.problem();
+std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float>& statistics) {
+  const cuda::GemmProblem& p = gemm.problem;
   const GuardedMatrix& y = y_of(p);
   const GuardedMatrix& residual = p.has(GemmStep::kGate) ? narrow_residual_ : wide_residual_;
   // Half a unit in the last place, and what sums and functions in float32 may be off where values
@@ -312,14 +312,14 @@ std::string GemmCase::compare(const cuda::Sm90Gemm& gemm, const std::vector<floa
         return fmt::format("row {} column {}: expected {:.6f}, got {:.6f}", row, c, values[c], got);
     }
     if (statistics.empty()) continue;
-    const std::int64_t tile = gemm.config().out_n();
-    for (std::int64_t t = 0; t < gemm.statistics_columns(); ++t) {
+    const std::int64_t tile = gemm.statistics_width;
+    for (std::int64_t t = 0; t < gemm.statistics_columns; ++t) {
       double sum = 0, squares = 0, size = 0;
       for (std::int64_t c = t * tile; c < std::min(p.y_columns(), (t + 1) * tile); ++c) {
         const double value = values[static_cast<std::size_t>(c)];
         sum += value, squares += value * value, size += std::abs(value);
       }
-      const auto at = static_cast<std::size_t>((row * gemm.statistics_columns() + t) * 2);
+      const auto at = static_cast<std::size_t>((row * gemm.statistics_columns + t) * 2);
       if (!(std::abs(static_cast<double>(statistics[at]) - sum) <= kAllowance * (1 + size)) ||
           !(std::abs(static_cast<double>(statistics[at + 1]) - squares) <=
             kAllowance * (1 + 2 * squares)))

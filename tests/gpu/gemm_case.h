@@ -3,6 +3,7 @@
 // of some of its rows.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -50,6 +51,14 @@ struct DeviceFloats {
   void upload(const char* name);
 };
 
+/// A product's kernel, of whatever family.
+struct GemmUnderTest {
+  cuda::GemmProblem problem;
+  std::int64_t statistics_columns = 0, statistics_width = 0;  ///< sums of a row; columns of each
+  /// Makes a function that launches on the default stream.
+  std::function<std::function<void()>(const cuda::GemmOperands&)> bind;
+};
+
 enum class GemmVector { kBias, kGamma, kBeta };
 
 class GemmCase {
@@ -63,7 +72,13 @@ class GemmCase {
   /// Runs several times on poisoned outputs. "" where all runs give the same bits, all of y and
   /// statistics was written and nothing else, and the rows that are looked at are right; else what
   /// is wrong.
-  std::string check(const cuda::Sm90Gemm& gemm);
+  std::string check(const GemmUnderTest& gemm);
+  std::string check(const cuda::Sm90Gemm& gemm) {
+    return check({gemm.problem(), gemm.statistics_columns(), gemm.config().out_n(),
+                  [&](const cuda::GemmOperands& operands) {
+                    return [call = gemm.bind(operands)] { call.launch(nullptr); };
+                  }});
+  }
   /// The error beyond rounding of the last check, in units of its allowance.
   double worst() const { return worst_; }
   bool inputs_unchanged() const;
@@ -73,7 +88,7 @@ class GemmCase {
                               const cuda::DeviceBuffer& statistics);
   /// Element of bias, gamma or beta as the problem has them.
   double vector(const cuda::GemmProblem& problem, GemmVector which, std::size_t column) const;
-  std::string compare(const cuda::Sm90Gemm& gemm, const std::vector<float>& statistics);
+  std::string compare(const GemmUnderTest& gemm, const std::vector<float>& statistics);
   const GuardedMatrix& y_of(const cuda::GemmProblem& problem) const;
 
   DType element_;

@@ -1,6 +1,7 @@
 #pragma once
 // Sizes that follow from a Config: ring, staging buffers, barriers, shared memory.
 
+#include "gemm/tiles.cuh"
 #include "ptx/types.cuh"
 
 namespace stof {
@@ -119,21 +120,6 @@ struct GemmRing {
     }
   }
 };
-
-struct TilePlace {
-  i32 m, n;
-};
-
-/// Bands of params.band row tiles; inside a band the row tiles of one column tile follow each other, so
-/// that blocks running together share rows of W and, band by band, rows of x.
-__device__ __forceinline__ TilePlace tile_place(const GemmParams& params, i32 index) {
-  const i32 band_tiles = params.band * params.tiles_n;
-  const i32 band = index / band_tiles, inside = index - band * band_tiles;
-  const i32 first = band * params.band;
-  const i32 height = min(params.band, params.tiles_m - first);
-  const i32 n = inside / height;
-  return {first + inside - n * height, n};
-}
 
 /// The tiles of one block, and its part of K.
 template <class D>

@@ -39,6 +39,7 @@ struct RunnerFamily {
                               const Device&) = nullptr;
 };
 
-extern const RunnerFamily kSm90GemmRunners, kCublasLtRunners, kRowRunners, kAttentionRunners;
+extern const RunnerFamily kSm90GemmRunners, kSm80GemmRunners, kCublasLtRunners, kRowRunners,
+    kAttentionRunners;
 
 }  // namespace stof::cuda

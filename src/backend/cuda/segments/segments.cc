@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/gemm/sm80_configs.h"
 #include "backend/cuda/segments/operands.h"
 #include "core/check.h"
 
@@ -16,9 +17,10 @@ using graph::ValueId;
 namespace {
 
 // Of those that can run a segment, the first gives what is used untuned. Our products start while
-// the kernel before them ends, and know more steps than the library.
-const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners, &kRowRunners,
-                                         &kAttentionRunners};
+// the kernel before them ends, and know more steps than the library. Those by mma.sync run what it
+// does not: where both can, measuring decides.
+const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners, &kSm80GemmRunners,
+                                         &kRowRunners, &kAttentionRunners};
 
 const RunnerFamily& family_of(const Graph& graph, const fusion::Segment& segment,
                               const Choice& choice) {
@@ -67,7 +69,10 @@ std::vector<Choice> candidates(const Graph& graph, const fusion::Segment& segmen
 }
 
 std::size_t workspace_bytes(const Choice& choice) {
-  return choice.family == kCublasLtRunners.name ? GemmPlanner::kWorkspaceBytes : 0;
+  if (choice.family == kCublasLtRunners.name) return GemmPlanner::kWorkspaceBytes;
+  if (choice.family == kSm80GemmFamily && choice.at("splits") > 1)
+    return static_cast<std::size_t>(kSm80WorkspaceBytes);
+  return 0;
 }
 
 std::vector<Choice> first_candidates(const Graph& graph, const fusion::Segment& segment,

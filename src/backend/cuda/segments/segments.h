@@ -42,6 +42,7 @@ class SegmentRunner {
 /// What can run the segment, the one to use untuned first; none where nothing can. Families:
 ///   cublaslt   a product with what the library does behind it; the algorithm by its numbers
 ///   gemm_sm90  a product with its steps in one kernel of ours, on Hopper
+///   gemm_sm80  the same by mma.sync, from compute capability 8.0 on
 ///   row        steps over whole rows; vector, warps, rows: see codegen::RowProgramConfig
 ///   attention  by the kernel that the model of the mask's tiles picks for the batch
 std::vector<fusion::Choice> candidates(const graph::Graph& graph, const fusion::Segment& segment,

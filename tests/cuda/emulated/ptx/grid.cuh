@@ -3,6 +3,7 @@
 
 namespace stof::ptx {
 
+constexpr bool kStartsEarly = true;  // the order of copies that asks for more
 inline void allow_next_kernel() {}
 inline void wait_for_previous_kernel() {}
 inline void touch_global(const void*) {}

@@ -1,0 +1,93 @@
+#include "backend/cuda/gemm/sm80_gemm.h"
+
+#include <algorithm>
+
+#include "backend/cuda/kernel_cache.h"
+#include "core/bits.h"
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+using codegen::Sm80GemmConfig;
+
+const Kernel& kernel_of(const GemmProblem& problem, const Sm80GemmConfig& config,
+                        const Device& device) {
+  STOF_CHECK(config.element == problem.element && config.steps == problem.steps &&
+                 config.bias == problem.bias,
+             kInvalidArgument, "{}: configuration {} is for other steps or element types",
+             problem.describe(), config.name());
+  const std::string refused = gemm_refusal(config, problem, device.facts());
+  STOF_CHECK(refused.empty(), kUnsupported, "{}: {}: {}", problem.describe(), config.name(),
+             refused);
+  const bool early_start = device.facts().major >= 9;
+  return loaded_kernel(
+      {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), early_start}, device);
+}
+
+/// Rows of x that are taken together while a column tile's W passes.
+constexpr std::int64_t kBandRows = 1024;
+
+}  // namespace
+
+Sm80Gemm::Sm80Gemm(const GemmProblem& problem, const Sm80GemmConfig& config, const Device& device)
+    : problem_(problem),
+      config_(config),
+      tiles_m_(ceil_div(problem.rows, config.tile_m)),
+      tiles_n_(ceil_div(problem.out, config.tile_n)),
+      kernel_(&kernel_of(problem, config, device)) {}
+
+std::size_t Sm80Gemm::workspace_bytes() const {
+  return static_cast<std::size_t>(tiles_m_ * tiles_n_ * config_.partial_bytes());
+}
+
+std::int64_t Sm80Gemm::statistics_columns() const { return tiles_n_ * config_.warps_n; }
+
+Sm80GemmCall Sm80Gemm::bind(const GemmOperands& operands, CUdeviceptr workspace) const {
+  const GemmProblem& p = problem_;
+  check_operands(p, operands);
+  STOF_CHECK(workspace_bytes() == 0 || (workspace != 0 && workspace % 16 == 0), kInvalidArgument,
+             "workspace: expected {} bytes of device memory at an address divisible by 16",
+             workspace_bytes());
+  Sm80GemmCall call;
+  call.kernel_ = kernel_;
+  call.threads_ = static_cast<unsigned>(config_.threads());
+  call.blocks_ = static_cast<unsigned>(tiles_m_ * tiles_n_ * config_.splits);
+  if (config_.splits > 1) {
+    auto arrivals = std::make_shared<DeviceBuffer>(
+        static_cast<std::size_t>(tiles_m_ * tiles_n_ * 4), "counters of a product's split sums");
+    const Driver& driver = Driver::instance();
+    driver.check(driver.cuMemsetD8Async(arrivals->address(), 0, arrivals->bytes(), nullptr),
+                 "clearing counters");
+    driver.check(driver.cuStreamSynchronize(nullptr), "clearing counters");
+    call.arrivals_ = std::move(arrivals);
+  }
+  const auto stride = [](std::int64_t given, std::int64_t width) { return given ? given : width; };
+  const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+  call.params_ = {operands.x,
+                  operands.weight,
+                  operands.y,
+                  operands.residual,
+                  operands.bias,
+                  operands.row_scale,
+                  operands.statistics,
+                  config_.splits > 1 ? workspace : 0,
+                  call.arrivals_ ? call.arrivals_->address() : 0,
+                  stride(p.x_stride, p.in),
+                  stride(p.y_stride, p.y_columns()),
+                  stride(p.residual_stride, p.y_columns()),
+                  narrow(p.rows),
+                  narrow(p.in),
+                  narrow(p.out),
+                  narrow(tiles_m_),
+                  narrow(tiles_n_),
+                  narrow(std::max<std::int64_t>(1, kBandRows / config_.tile_m))};
+  return call;
+}
+
+void Sm80GemmCall::launch(CUstream stream, bool after_all) const {
+  void* arguments[] = {const_cast<Params*>(&params_)};
+  kernel_->launch(blocks_, threads_, stream, arguments, after_all);
+}
+
+}  // namespace stof::cuda

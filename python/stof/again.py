@@ -62,14 +62,11 @@ class Again:
         if type(q) is not tensor or type(k) is not tensor or type(v) is not tensor:
             return False
         q_shape, k_shape, v_shape = self._shapes
-        if not (
-            q.shape == q_shape
-            and k.shape == k_shape
-            and v.shape == v_shape
-            and q.dtype is dtype
-            and k.dtype is dtype
-            and v.dtype is dtype
-        ):
+        try:
+            shapes_fit = q.shape == q_shape and k.shape == k_shape and v.shape == v_shape
+        except RuntimeError:  # a nested tensor has none
+            return False
+        if not (shapes_fit and q.dtype is dtype and k.dtype is dtype and v.dtype is dtype):
             return False
         if ordinal < 0:  # which get_device() also is of tensors without memory
             if not (q.is_cpu and k.is_cpu and v.is_cpu):

@@ -10,7 +10,7 @@ from ._native import structs
 from .arrays import framework_of, native_tensor
 from .framework import Device, Framework, View
 from .errors import InvalidArgument
-from .problem import Problem
+from .problem import ATTENTION_DTYPES, Problem
 
 #: stof_attention_tensors' members for what Plan.run() calls alibi, bias, sink and position_bias.
 OPTIONAL_FIELDS = ("alibi_slopes", "bias", "sink", "position_bias")
@@ -102,7 +102,7 @@ def _view(framework: Framework, array: Any, name: str) -> View:
 def _extra_views(
     problem: Problem, device: Device, framework: Framework, extras: Sequence[Any]
 ) -> list[View | None]:
-    """Checks presence and place; the library checks the rest."""
+    """Checks presence, place and type; the library checks the rest."""
     views: list[View | None] = []
     wanted = (problem.alibi, problem.bias, problem.sink, problem.position_bias is not None)
     for name, array, needed in zip(OPTIONAL_NAMES, extras, wanted):
@@ -118,7 +118,15 @@ def _extra_views(
                 f"{name}: expected none because the plan was made without {name}, got an array; "
                 f"plan again with {name}"
             )
-        views.append(_extra_view(framework, array, name, device))
+        view = _extra_view(framework, array, name, device)
+        if view.dtype_name not in ATTENTION_DTYPES:
+            hint = "convert it"
+            if name == "bias" and view.dtype == structs.BOOL:
+                hint = "a boolean mask (true is visible) goes to mask="
+            raise InvalidArgument(
+                f"{name}: expected dtype {', '.join(ATTENTION_DTYPES)}, got {view.dtype_name}; {hint}"
+            )
+        views.append(view)
     tables = extras[len(OPTIONAL_NAMES) :]
     declared = () if problem.score_mod is None else problem.score_mod[1]
     if len(tables) != len(declared):

@@ -232,7 +232,7 @@ def summary(stride: int, count: int) -> Mask:
 
 def document(lengths: Iterable[int]) -> Mask:
     """Packed documents of these lengths, one after the other: q and k in the same one. Tokens past
-    their sum see nothing. For a document's number per token use
+    their sum see nothing, so no lengths give none(). For a document's number per token use
     ``predicate("doc[q] == doc[k]", doc=ids)``."""
     return _node("document", lengths=wholes(lengths, "lengths"))
 

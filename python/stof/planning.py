@@ -55,23 +55,23 @@ def _boolean_mask(mask: Any, device: Device, problem: Problem) -> Mask | View:
             f"{type(mask).__name__}{hint}"
         ) from None
     view = framework.view(array, "mask")
-    if view.dtype != structs.BOOL and len(view.shape) == 2 and "int" in view.dtype_name:
-        raise InvalidArgument(
-            f"mask: expected booleans (true is visible), got {view.dtype_name} {list(view.shape)}; if "
-            "this is a padding mask [batch, seq] of 0 and 1, as tokenizers give, pass "
-            "(attention_mask != 0)[:, None, None, :]; else mask != 0"
-        )
     if view.dtype != structs.BOOL:
+        raise InvalidArgument(_no_booleans(view))
+    extents = (problem.batch, problem.num_heads, problem.seq_q, problem.seq_kv)
+    given = view.shape if len(view.shape) == 4 else (1, 1, *view.shape)
+    if len(given) != 4 or not all(
+        got == all_of or got == 1 and axis < 3
+        for axis, (got, all_of) in enumerate(zip(given, extents))
+    ):
+        hint = ""
+        if view.shape == (problem.batch, problem.seq_kv):
+            hint = "; if this is a padding mask [batch, seq], pass mask[:, None, None, :]"
+        elif len(view.shape) == 3:
+            hint = "; give it a heads dimension: mask[:, None], or a batch dimension: mask[None]"
+        batch, heads, seq_q, seq_kv = (str(extent) for extent in extents)
         raise InvalidArgument(
-            f"mask: expected booleans (true is visible), got {view.dtype_name}; an additive mask goes "
-            "to bias= (float32, broadcastable to [batch, heads, seq_q, seq_kv]), or compare it: "
-            "mask == 0 where 0 means visible"
-        )
-    batch, length = problem.batch, problem.seq_kv
-    if batch > 1 and view.shape == (batch, length) and problem.seq_q != batch:
-        raise InvalidArgument(
-            f"mask: expected [seq_q, seq_kv] or [batch|1, heads|1, seq_q|1, seq_kv], got "
-            f"{list(view.shape)}; if this is a padding mask [batch, seq], pass mask[:, None, None, :]"
+            f"mask: expected shape [{seq_q}, {seq_kv}] or [{_or_one(batch)}, {_or_one(heads)}, "
+            f"{_or_one(seq_q)}, {seq_kv}], got {list(view.shape)}{hint}"
         )
     if view.device == device == CPU:
         return masks.dense(array)
@@ -80,6 +80,26 @@ def _boolean_mask(mask: Any, device: Device, problem: Problem) -> Mask | View:
             f"mask: expected a boolean array on {device} like q, got one on {view.device}"
         )
     return view
+
+
+def _or_one(extent: str) -> str:
+    return extent if extent == "1" else f"{extent}|1"
+
+
+def _no_booleans(view: View) -> str:
+    """What to do with an array of another type given as a mask."""
+    start = f"mask: expected booleans (true is visible), got {view.dtype_name} {list(view.shape)}; "
+    if "int" not in view.dtype_name:
+        return start + (
+            "an additive mask goes to bias= (float32, broadcastable to [batch, heads, seq_q, seq_kv]), "
+            "or compare it: mask == 0 where 0 means visible"
+        )
+    if len(view.shape) != 2:
+        return start + "pass mask != 0 where 0 means hidden"
+    return start + (
+        "if this is a padding mask [batch, seq] of 0 and 1, as tokenizers give, pass "
+        "(attention_mask != 0)[:, None, None, :]; else mask != 0"
+    )
 
 
 class Plan:

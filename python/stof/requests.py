@@ -29,7 +29,10 @@ def everything() -> Mask:
 def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) -> None:
     """The shapes that decide a plan, before they do."""
     for name, array in (("q", q), ("k", k), ("v", v)):
-        shape = getattr(array, "shape", None)
+        try:
+            shape: Any = array.shape  # torch 2.4 compiles no getattr() with a default
+        except AttributeError:
+            shape = None
         if shape is None or len(shape) != rank:
             layout = "[batch, heads, seq, head_dim]" if rank == 4 else "[rows, heads, head_dim]"
             got = type(array).__name__ if shape is None else f"shape {list(shape)}"

@@ -15,6 +15,16 @@ NO_GRADIENTS = (
 )
 
 
+def check_nested(array: Any, name: str) -> None:
+    if array.is_nested:
+        raise Unsupported(
+            f"{name}: expected a tensor of one shape, got a nested tensor; pass packed rows "
+            "[rows, heads, head_dim] to stof.varlen_attention with cu_seqlens (nested.values() and "
+            "nested.offsets() of layout torch.jagged), or pad with nested.to_padded_tensor(0.0) and mask "
+            "with masks.key_lengths()"
+        )
+
+
 class Torch(Framework):
     name = "torch"
 
@@ -112,6 +122,9 @@ class Torch(Framework):
         return self._func_level() is not None or self._forward_ad._current_level >= 0
 
     def check_operands(self, operands: dict[str, Any], tables: Sequence[Any] = ()) -> None:
+        for name, array in operands.items():
+            if self.is_one(array):
+                check_nested(array, name)
         grad, transformed = self._is_grad_enabled(), self.is_transformed()
         if not grad and not transformed:
             return
@@ -155,6 +168,7 @@ class Torch(Framework):
         return code
 
     def view(self, array: Any, argument: str) -> View:
+        check_nested(array, argument)
         if array.layout is not self._torch.strided:
             raise InvalidArgument(
                 f"{argument}: expected a dense (strided) tensor, got layout {array.layout}; pass "

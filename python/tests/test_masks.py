@@ -157,6 +157,10 @@ def test_sees_what_its_rule_says(name):
     assert shown == ["".join(".#"[int(x)] for x in row) for row in expected[1, 1]]
 
 
+def test_no_documents_see_nothing():
+    assert masks.document([]) == masks.document([0]) == masks.none()
+
+
 def test_random_masks_follow_the_documented_generator():
     def mix(x):
         x ^= x >> 30

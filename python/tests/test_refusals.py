@@ -45,6 +45,44 @@ Q, K, V = oracle.arrays(1, 2, 4, 6, 5, 8)
         ),
         ((Q, K, V, np.zeros((6, 5))), {}, "mask: expected booleans .*got float64.*bias="),
         (
+            (Q, K, V, np.zeros((6, 5), "i1")),
+            {},
+            "mask: expected booleans .*got int8.*if this is a pad",
+        ),
+        ((Q, K, V, np.zeros((2, 1, 6, 5), "i1")), {}, "mask: expected booleans .*pass mask != 0"),
+        *(
+            ((Q, K, V, np.ones(shape, "?")), {}, rf"mask: expected shape \[6, 5\] or .*{hint}")
+            for shape, hint in (
+                ((5, 5), r"\[2\|1, 4\|1, 6\|1, 5\], got \[5, 5\]$"),
+                ((6, 1), r"got \[6, 1\]$"),
+                ((3, 1, 6, 5), r"got \[3, 1, 6, 5\]$"),
+                ((2, 6, 5), r"got \[2, 6, 5\]; give it a heads dimension: mask\[:, None\]"),
+                ((2, 5), r"got \[2, 5\]; if this is a padding mask"),
+                ((5,), r"got \[5\]$"),
+            )
+        ),
+        (
+            (Q, K, V, masks.dense(np.ones((5, 5), "?"))),
+            {},
+            r"mask: dense: expected an array of .*, 5\] for scores .*got \[1, 1, 5, 5\]",
+        ),
+        (
+            (Q, K, V),
+            dict(bias=np.zeros((6, 5), "?")),
+            "bias: expected dtype float32, .*got bool; a boolean mask .* goes to mask=",
+        ),
+        ((Q, K, V), dict(sink=np.zeros(4, "i4")), "sink: expected dtype .*got int32; convert it"),
+        (
+            tuple(np.zeros((1, 1, 2, 513), "f4") for _ in range(3)),
+            {},
+            "head_dim, the last extent of q and k: expected 1 to 512, got 513",
+        ),
+        (
+            (Q, K, np.zeros((2, 4, 5, 600), "f4")),
+            {},
+            "head_dim_v, the last extent of v: expected 1 to 512, got 600",
+        ),
+        (
             (Q, K, V),
             dict(alibi=np.zeros(3, "f4")),
             r"alibi: expected shape \[4\], got \[3\]",
@@ -206,7 +244,7 @@ def test_masked_arrays_are_refused_by_name():
     "call, message",
     [
         (lambda: masks.random_blocks(8, count=2).visible(0, 0), r"call mask\.bind\(seq_q"),
-        (lambda: stof.plan("causal", **{**SHAPE, "head_dim": 9999}), "head_dim: expected"),
+        (lambda: stof.plan("causal", **{**SHAPE, "head_dim": 9999}), "^head_dim, the last"),
         (lambda: stof.plan("causal", **{**SHAPE, "num_heads": 2**40}), "num_heads"),
         (
             lambda: stof.plan("causal", **SHAPE, position_bias=stof.PositionBias(1)),

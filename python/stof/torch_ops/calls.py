@@ -13,6 +13,7 @@ import torch
 from ..errors import InvalidArgument, Unsupported
 from ..mask import Mask
 from ..requests import check_heads, position_table
+from ..torch_arrays import check_nested
 from . import operators
 from .autocast import lowered
 
@@ -32,6 +33,8 @@ def _check_tensors(**operands: Any) -> None:
                 f"{name}: expected a torch tensor while torch records operators, got "
                 f"{type(given).__name__}; make it one before the call"
             )
+        if given is not None:
+            check_nested(given, name)
 
 
 def _check_written(name: str, given: torch.Tensor, result: torch.Tensor) -> None:

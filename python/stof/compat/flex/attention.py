@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import weakref
 from typing import Any
@@ -18,6 +19,7 @@ from ...torch_ops.autocast import lowered
 from .block_lists import combine, state_of_lists
 from .block_mask import FormulaBlockMask, TorchBlockMask, block_mask_device, check_mod
 from .resolving import Plans, Resolved, Resolver, Shape
+from .score_blocks import attend
 from .score_mods import operand, trace
 from .tables import refuse_in_capture
 
@@ -119,15 +121,25 @@ _everything = Resolved((), masks.all(), None, None, Plans())
 _resolvers: weakref.WeakKeyDictionary[TorchBlockMask, Resolver] = weakref.WeakKeyDictionary()
 
 
-def _resolve(block_mask: Any, shape: Shape, device: torch.device) -> Resolved:
+def _resolver(block_mask: Any, shape: Shape, device: torch.device) -> Resolver | None:
+    """What knows a BlockMask of that shape; None where everything is visible."""
     if block_mask is None or tuple(block_mask.BLOCK_SIZE) == (_NO_BLOCKS, _NO_BLOCKS):
-        return _everything
+        return None
     _check_block_mask(block_mask, shape)
     if isinstance(block_mask, FormulaBlockMask):
-        return block_mask.resolver.resolve(block_mask.mask_mod, shape)
+        return block_mask.resolver
     resolver = _resolvers.get(block_mask)
     if resolver is None or resolver.device != device:
         resolver = _resolvers[block_mask] = Resolver(device)
+    return resolver
+
+
+def _resolve(block_mask: Any, shape: Shape, device: torch.device) -> Resolved:
+    resolver = _resolver(block_mask, shape, device)
+    if resolver is None:
+        return _everything
+    if isinstance(block_mask, FormulaBlockMask):
+        return resolver.resolve(block_mask.mask_mod, shape)
     return resolver.resolve(
         block_mask.mask_mod,
         shape,
@@ -155,10 +167,18 @@ def to_stof_mask(
 # --- the call --------------------------------------------------------------------------------
 
 
-@torch.compiler.disable(
-    reason="stof.compat.flex traces mask_mod and score_mod itself; under "
-    "torch.compile(fullgraph=True) use stof.attention with a mask made before"
-)
+def _outside_of_graphs(function: Any) -> Any:
+    """torch.compile's graph breaks there."""
+    reason = (
+        "stof.compat.flex traces mask_mod and score_mod itself; under "
+        "torch.compile(fullgraph=True) use stof.attention with a mask made before"
+    )
+    if "reason" not in inspect.signature(torch.compiler.disable).parameters:  # torch 2.6
+        return torch.compiler.disable(function)
+    return torch.compiler.disable(function, reason=reason)
+
+
+@_outside_of_graphs
 def _run(
     query: Any,
     key: Any,
@@ -175,16 +195,20 @@ def _run(
     key, value = _expanded(query, key, value, block_mask)
     shape = Shape(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     device = query.device
-    resolved = _resolve(block_mask, shape, device)
     score, visible = None, None
     tables: tuple[torch.Tensor, ...] = ()
     if score_mod is not None:
-        traced = trace(score_mod, shape, device)
+        traced, why = trace(score_mod, shape, device)
+        if traced is None:
+            resolver = _resolver(block_mask, shape, device)
+            results = attend(query, key, value, score_mod, why, block_mask, resolver, scale, shape)
+            return results if return_lse else results[0]
         visible = traced.visible
         if traced.text != "score":
             names = set(re.findall(r"\w+", traced.text))
             used = {n: operand(n, t, device) for n, t in traced.tables.items() if n in names}
             score, tables = ScoreMod(traced.text, used), tuple(used.values())
+    resolved = _resolve(block_mask, shape, device)
 
     def build() -> Any:
         refuse_in_capture(device, "flex_attention")
@@ -233,9 +257,10 @@ def flex_attention(
     bfloat16 on a GPU. heads_kv may be fewer with enable_gqa.
 
     score_mod(score, b, h, q_idx, kv_idx) -> score is called once a call with symbols and becomes
-    part of the kernel, computed in float32; the tensors that it captures are read at every call.
-    What it cannot express is Unsupported, with the operation named. block_mask: of this module's
-    create_block_mask or torch's. Of torch's the block lists count too, as in its kernels: full
+    part of the kernel, computed in float32; the tensors that it captures are read at every call. One
+    that has no expression is evaluated with torch.vmap and attention computed by torch, some rows at
+    a time, with a TraceWarning that names the operation; Unsupported where that fails too.
+    block_mask: of this module's create_block_mask or torch's. Of torch's the block lists count too, as in its kernels: full
     blocks are visible, in other listed blocks mask_mod decides, the rest is hidden. scale: default
     1/sqrt(head_dim). kernel_options: without effect because they tune torch's Triton kernels.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from ... import masks
 from ...errors import InvalidArgument
 from ...mask import Mask
-from .tables import refuse_in_capture, state_of
+from .tables import keep_if_recorded, refuse_in_capture, state_of
 
 
 def lists_of(block_mask: Any) -> tuple[torch.Tensor | None, ...]:
@@ -80,3 +81,54 @@ def combine(block_mask: Any, predicate: Mask, q_len: int, kv_len: int) -> Mask:
         return mask
     full = _listed(full_counts, full_ids, num_rows, num_cols, "full_kv")
     return mask | _mask_of(full, num_cols, block_size)
+
+
+def _map_of(lists: Any, num_cols: int, device: torch.device) -> torch.Tensor:
+    """Whether a block is listed, bool [B or 1, H or 1, rows of blocks, columns]."""
+    listed = torch.zeros(len(lists), len(lists[0]), len(lists[0][0]), num_cols, dtype=torch.bool)
+    for b, entry in enumerate(lists):
+        for h, head in enumerate(entry):
+            for row, columns in enumerate(head):
+                listed[b, h, row, columns] = True
+    return listed.to(device)
+
+
+class BlockMaps:
+    """The listed blocks of a BlockMask, for code that looks at single pairs."""
+
+    def __init__(self, block_mask: Any, q_len: int, kv_len: int, device: torch.device) -> None:
+        self._sides = tuple(block_mask.BLOCK_SIZE)
+        block_q, block_kv = self._sides
+        num_rows, num_cols = -(-q_len // block_q), -(-kv_len // block_kv)
+        counts, ids, full_counts, full_ids = lists_of(block_mask)
+        listed = _listed(counts, ids, num_rows, num_cols, "kv")
+        self._partial = _map_of(listed, num_cols, device)
+        self._full = None
+        if full_counts is not None:
+            listed = _listed(full_counts, full_ids, num_rows, num_cols, "full_kv")
+            self._full = _map_of(listed, num_cols, device)
+
+    def combine(self, visible: torch.Tensor, b: Any, h: Any, q: Any, k: Any) -> torch.Tensor:
+        """What torch's kernels see of pairs that a mask_mod gave [b, h, q, k]; see combine()."""
+        visible = visible & self._pairs(self._partial, b, h, q, k)
+        return visible if self._full is None else visible | self._pairs(self._full, b, h, q, k)
+
+    def _pairs(self, blocks: torch.Tensor, b: Any, h: Any, q: Any, k: Any) -> torch.Tensor:
+        for dimension, chosen in ((0, b), (1, h)):
+            if blocks.shape[dimension] > 1:
+                blocks = blocks.index_select(dimension, chosen)
+        block_q, block_kv = self._sides
+        return blocks.index_select(2, q // block_q).index_select(3, k // block_kv)
+
+
+_maps: weakref.WeakKeyDictionary[Any, tuple[Any, BlockMaps]] = weakref.WeakKeyDictionary()
+
+
+def block_maps(block_mask: Any, q_len: int, kv_len: int, device: torch.device) -> BlockMaps:
+    """Kept until the lists change: to read them, a GPU is waited for."""
+    key = (state_of_lists(block_mask), tuple(block_mask.BLOCK_SIZE), q_len, kv_len, device)
+    entry = _maps.get(block_mask)
+    if entry is None or entry[0] != key:
+        refuse_in_capture(device)
+        entry = _maps[block_mask] = (key, BlockMaps(block_mask, q_len, kv_len, device))
+    return keep_if_recorded(entry, device)[1]

@@ -28,7 +28,9 @@ def _reads_value(func: Any) -> bool:
     """Whether what a torch function does with a tensor may depend on its elements."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
-        return getattr(getattr(func, "__self__", None), "__name__", "") not in _VALUE_FREE_ATTRIBUTES
+        return (
+            getattr(getattr(func, "__self__", None), "__name__", "") not in _VALUE_FREE_ATTRIBUTES
+        )
     return name not in _VALUE_FREE
 
 
@@ -78,6 +80,26 @@ class Evaluated:
     captured: list[torch.Tensor]
 
 
+def over_pairs(function: Any, num_leading: int = 0) -> Any:
+    """A function of single indices (b, h, q, k), for vectors of them: results [B, H, Q, K]. Arguments
+    before the indices have all four dimensions."""
+    # Batch entry and head are mapped too, so that no branch can look at one of them alone.
+    mapped = function
+    for place in (3, 2, 1, 0):
+        indices = (0 if i == place else None for i in range(4))
+        mapped = torch.vmap(mapped, in_dims=(*(0 for _ in range(num_leading)), *indices))
+    return mapped
+
+
+def check_visible(visible: Any, shape: tuple[int, ...]) -> None:
+    """What a mask_mod gave for all pairs of a shape [B, H, Q, K]."""
+    if visible.dtype != torch.bool or visible.shape != shape:
+        raise TypeError(
+            f"the result is {visible.dtype} of shape {tuple(visible.shape[4:])} for one pair; "
+            "expected torch.bool of shape ()"
+        )
+
+
 def evaluate_rows(
     mask_mod: Any, b: int, h: int, rows: range, kv_len: int, device: Any
 ) -> Evaluated:
@@ -95,18 +117,10 @@ def evaluate_rows(
         with watch:
             return mask_mod(*indices)
 
-    # Batch entry and head are mapped too, so that no branch can look at one of them alone.
-    mapped = watched
-    for place in (3, 2, 1, 0):
-        mapped = torch.vmap(mapped, in_dims=tuple(0 if i == place else None for i in range(4)))
     with TransformGetItemToIndex(), torch.no_grad():
-        visible = mapped(b_index, h_index, q, k)[0, 0]
-    if visible.dtype != torch.bool or visible.shape != (len(rows), kv_len):
-        raise TypeError(
-            f"the result is {visible.dtype} of shape {tuple(visible.shape[2:])} for one pair; "
-            "expected torch.bool of shape ()"
-        )
-    return Evaluated(visible, watch.uses_b, watch.uses_h, list(watch.captured.values()))
+        visible = over_pairs(watched)(b_index, h_index, q, k)
+    check_visible(visible, (1, 1, len(rows), kv_len))
+    return Evaluated(visible[0, 0], watch.uses_b, watch.uses_h, list(watch.captured.values()))
 
 
 def row_chunks(q_len: int, kv_len: int, multiple: int = 1) -> Iterator[range]:
@@ -170,11 +184,20 @@ def evaluate(
     return DenseMask(visible, [(tensor, state_of(tensor)) for tensor in captured.values()])
 
 
-def explain_failure(error: BaseException, why: str, function: Any) -> str:
-    """The message where neither the trace nor the evaluation works."""
+#: What a function that is evaluated may do, by its name among flex_attention's arguments.
+_USABLE = {
+    "mask_mod": "its four arguments that give one boolean: comparisons, arithmetic, &, |, ~,",
+    "score_mod": "its five arguments that give one number: arithmetic, torch's functions,",
+}
+
+
+def explain_failure(error: BaseException, why: str, function: Any, name: str = "mask_mod") -> str:
+    """The message where neither the trace, for the reason `why`, nor the evaluation works; without a
+    reason it could be traced, but has to be evaluated."""
+    kind = f"{name} {getattr(function, '__name__', function)!r}"
+    start = f"{kind} can neither be traced ({why}) nor be" if why else f"{kind} cannot be"
     return (
-        f"mask_mod {getattr(function, '__name__', function)!r} can neither be traced ({why}) nor "
-        f"be evaluated with torch.vmap ({reason(error)}; at {source_place(error, function)}). "
-        "Write it with tensor operations on its four arguments that give one boolean: comparisons, "
-        "arithmetic, &, |, ~, torch.where, and indexing of captured tensors"
+        f"{start} evaluated with torch.vmap ({reason(error)}; at {source_place(error, function)}). "
+        f"Write it with tensor operations on {_USABLE[name]} torch.where, and indexing of captured "
+        "tensors"
     )

@@ -16,10 +16,11 @@ _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 class TraceWarning(UserWarning):
-    """A mask_mod could not be traced, so it was evaluated for every pair of positions.
+    """A mask_mod or score_mod could not be traced, so it was evaluated for every pair of positions.
 
-    The result is right; it takes time and memory proportional to the number of pairs, where a
-    traced mask takes neither. The message names the operation and the line that stopped the trace.
+    The result is right. A mask takes time and memory proportional to the number of pairs, where a
+    traced one takes neither; of a score_mod all of attention is computed by torch. The message names
+    the operation and the line that stopped the trace.
     """
 
 

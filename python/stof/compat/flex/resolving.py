@@ -14,6 +14,7 @@ from ...mask import Mask
 from .captured import captured_values
 from .evaluation import DenseMask, evaluate, evaluate_rows, explain_failure
 from .failures import reason, source_place, warn_user
+from .index_bounds import bounds_of_index
 from .tables import Memo, refuse_in_capture
 from .tracing import Traced, trace_mask
 
@@ -63,17 +64,26 @@ class Resolved:
     plans: Plans
 
 
+_COUNTED = {"b": "batch entries", "h": "query heads", "q": "queries", "k": "keys"}
+
+
 def check_extents(traced: Traced, shape: Shape, function: str) -> None:
     """Tables that an index runs past: torch raises there or reads what lies behind."""
-    extents = {"b": shape.batch, "h": shape.heads, "q": shape.q_len, "k": shape.kv_len}
-    names = {"b": "batch entries", "h": "query heads", "q": "queries", "k": "keys"}
     for table, dimension, index, extent in traced.extents:
-        if extents.get(index, 0) > extent:
+        bounds = bounds_of_index(index, *dataclasses.astuple(shape))
+        if bounds is None or -extent <= bounds[0] and bounds[1] < extent:
+            continue
+        least, greatest = bounds
+        place = f"dimension {dimension} of the captured tensor {table!r}"
+        if index in _COUNTED:
             raise InvalidArgument(
-                f"{function}: expected at least {extents[index]} elements in dimension {dimension} "
-                f"of the captured tensor {table!r}, which is indexed with {names[index]}, got "
-                f"{extent}"
+                f"{function}: expected at least {greatest + 1} elements in {place}, which is indexed "
+                f"with {_COUNTED[index]}, got {extent}"
             )
+        raise InvalidArgument(
+            f"{function}: expected an index from {-extent} to {extent - 1} in {place}, got {index}, "
+            f"which runs from {least} to {greatest}; make the tensor larger, or clamp the index"
+        )
 
 
 def predicate(traced: Traced) -> Mask:

@@ -16,12 +16,6 @@ from .resolving import Shape, check_extents
 from .tables import Memo, as_table_dtype, keep_if_recorded, refuse_in_capture, state_of
 from .tracing import Traced, trace_score
 
-_SCORE_FUNCTIONS = (
-    "arithmetic and comparisons of score, b, h, q_idx and kv_idx, & | ~, torch.where, minimum, "
-    "maximum, clamp, abs, exp, exp2, log, log2, sqrt, rsqrt, tanh, sigmoid, sin, cos, pow, floor, "
-    "conversions, and captured tensors indexed in every dimension"
-)
-
 # What was read while a function was traced, for its next trace, as long as the function exists: by
 # the id of the function, because callable objects need not have a hash. A lambda made anew in every
 # call starts with what the last of the same code needed.
@@ -49,19 +43,17 @@ def _memo(score_mod: Any) -> Memo:
     return memo
 
 
-def trace(score_mod: Any, shape: Shape, device: torch.device) -> Traced:
+def trace(score_mod: Any, shape: Shape, device: torch.device) -> tuple[Traced | None, str]:
+    """The trace, or None and why there is none."""
     check_mod(score_mod, "score_mod", 5)
     try:
         traced = trace_score(score_mod, device, _memo(score_mod))
     except StofError:
         raise
     except Exception as error:  # whatever the user's function raises when given symbols
-        raise Unsupported(
-            f"score_mod {getattr(score_mod, '__name__', score_mod)!r} cannot be traced: "
-            f"{reason(error)}; at {source_place(error, score_mod)}. What works: {_SCORE_FUNCTIONS}"
-        ) from error
+        return None, f"{reason(error)}; at {source_place(error, score_mod)}"
     check_extents(traced, shape, "score_mod")
-    return traced
+    return traced, ""
 
 
 # Scalars of the host that score_mods use on a GPU: copied when they change, not in every

@@ -272,6 +272,32 @@ def test_refuses(change, error, message):
         stof.attention(*change(q, k, v), "causal")
 
 
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_refused_by_name(layout):
+    q, k, v = qkv()
+    rows = [randn(n, 4, 16) for n in (9, 5)]
+    nested = torch.nested.nested_tensor(rows, layout=layout).transpose(1, 2)
+    mask = masks.causal()
+    plan = stof.plan(mask, batch=2, num_heads=4, seq_q=SEQ, head_dim=16, dtype=DTYPE, device=DEVICE)
+    for _ in range(2):  # the second time beside calls that are known
+        for name, operands in (("q", (nested, k, v)), ("k", (q, nested, v)), ("v", (q, k, nested))):
+            for call in (stof.attention, plan.run):
+                with pytest.raises(stof.Unsupported, match=f"^{name}: expected .* nested tensor"):
+                    call(*operands, *([mask] if call is stof.attention else []))
+        with pytest.raises(stof.Unsupported, match="^q: expected .* nested tensor"):
+            stof.varlen_attention(nested, nested, nested, [0, 9, 14])
+        with pytest.raises(stof.Unsupported, match="^mask: expected .* nested tensor"):
+            stof.attention(q, k, v, nested)
+        plan.run(q, k, v)
+        stof.attention(q, k, v, mask)
+    if layout == torch.strided:
+        return  # torch.compile takes none
+    for refused in (lambda x: stof.attention(x, x, x), lambda x: plan.run(x, x, x)):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="nested tensor"):
+            torch.compile(refused, backend="eager", fullgraph=True)(nested)
+
+
 @pytest.mark.skipif(not ON_GPU, reason="two kinds of memory need a GPU")
 def test_mixed_devices_are_refused():
     q, k, v = qkv()

@@ -19,10 +19,12 @@ def causal_mask(case):
 
 
 CASE = Case(causal_mod, None, None, 33, 33)
+HAS_AUX = hasattr(torch_flex, "AuxRequest")
 
 
 def test_everything_torch_exports_is_here():
-    for name in ("AuxOutput", "AuxRequest", "BlockMask", "and_masks", "or_masks", "noop_mask"):
+    names = ["BlockMask", "and_masks", "or_masks", "noop_mask"]
+    for name in names + (["AuxOutput", "AuxRequest"] if HAS_AUX else []):
         assert getattr(flex, name) is getattr(torch_flex, name)
     assert set(flex.__all__) >= {"create_block_mask", "create_mask", "flex_attention"}
 
@@ -35,6 +37,13 @@ def test_returns():
     out, lse = flex_attention(q, k, v, None, block_mask, None, False, True)
     assert_close(out, expected)
     assert_close(lse, expected_lse)
+
+
+@pytest.mark.skipif(not HAS_AUX, reason="this torch has no AuxRequest")
+def test_return_aux():
+    q, k, v = qkv(CASE)
+    _, expected_lse = torch_flex_attention(q, k, v, mask_mod=causal_mod)
+    block_mask = causal_mask(CASE)
     out, aux = flex_attention(q, k, v, block_mask=block_mask, return_aux=flex.AuxRequest(lse=True))
     assert isinstance(aux, torch_flex.AuxOutput) and aux.max_scores is None
     assert_close(aux.lse, expected_lse)
@@ -210,12 +219,13 @@ def test_wrong_arguments_of_flex_attention():
         block_mask=create_block_mask(causal_mod, None, 4, 33, 33, device=DEVICE),
     )
     refused("dtype", key=randn(2, 2, 33, 16, dtype=torch.float64))
-    refused(
-        "return_aux: expected None because return_lse is set",
-        return_lse=True,
-        return_aux=flex.AuxRequest(lse=True),
-    )
-    refused("got max_scores", Unsupported, return_aux=flex.AuxRequest(max_scores=True))
+    if HAS_AUX:
+        refused(
+            "return_aux: expected None because return_lse is set",
+            return_lse=True,
+            return_aux=flex.AuxRequest(lse=True),
+        )
+        refused("got max_scores", Unsupported, return_aux=flex.AuxRequest(max_scores=True))
     refused(
         r"score_mod: expected a function of \(score, b, h, q_idx, kv_idx\), got one of 4",
         score_mod=causal_mod,

@@ -137,18 +137,6 @@ def test_tables_of_all_types_and_strides(make):
     )
 
 
-def test_what_cannot_be_traced_is_refused():
-    def mod(score, b, h, q, kv):
-        return torch.lgamma(score)
-
-    q, k, v = qkv(Case(mod, None, None, 20, 20))
-    with pytest.raises(Unsupported) as caught:
-        flex_attention(q, k, v, mod)
-    message = str(caught.value)
-    for part in ("score_mod 'mod'", "torch.lgamma() has no expression", "in mod", "What works"):
-        assert part in message
-
-
 def test_short_tables_are_refused():
     bias = random(20)
     q, k, v = qkv(Case(None, None, None, 20, 21))

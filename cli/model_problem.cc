@@ -70,6 +70,7 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
       .add_option("--dtype", arguments.dtype, "Element type; auto: fp32 on the CPU, fp16 on a GPU")
       ->check(one_of({"auto", "fp32", "fp16", "bf16"}))
       ->capture_default_str();
+  command.add_option("--rows", arguments.rows)->group("");  // of the measuring process
   command.add_option("--threads", arguments.threads, "Threads on the CPU (default: all cores)")
       ->transform(whole_number(1, 1024));
 }
@@ -84,13 +85,18 @@ tune::TuningProblem load_problem(const ModelArguments& arguments) {
   problem.batch.mask = mask::parse(arguments.mask);
   for (std::int64_t i = 0; i <= shape.batch; ++i) problem.batch.offsets.push_back(i * shape.seq);
   // What a session adds to have few shapes.
-  for (std::int64_t left = exec::bucket_rows(problem.batch.rows()) - problem.batch.rows(); left > 0;
-       left -= shape.seq)
+  const std::int64_t wanted =
+      arguments.rows > 0 ? arguments.rows : exec::bucket_rows(problem.batch.rows());
+  for (std::int64_t left = wanted - problem.batch.rows(); left > 0; left -= shape.seq)
     problem.batch.offsets.push_back(problem.batch.rows() + std::min(left, shape.seq));
   problem.graph_of = [config, dtype = dtype_of(arguments)](std::int64_t rows) {
     return model::build_bert_graph(config, rows, dtype);
   };
   return problem;
+}
+
+tune::Environment environment_of(const ModelArguments& arguments) {
+  return on_gpu(arguments) ? tune::gpu_environment() : tune::cpu_environment(arguments.threads);
 }
 
 std::unique_ptr<tune::Device> open_device(const ModelArguments& arguments) {

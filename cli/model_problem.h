@@ -19,6 +19,7 @@ struct ModelArguments {
   std::string device = "auto";
   std::string dtype = "auto";
   int threads = 0;
+  std::int64_t rows = 0;  ///< padded to so many; 0: to as many as a session computes
 };
 
 void add_model_arguments(CLI::App& command, ModelArguments& arguments);
@@ -27,6 +28,9 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments);
 /// that a session computes for the shape. Throws InvalidArgument naming the option that does not
 /// fit.
 tune::TuningProblem load_problem(const ModelArguments& arguments);
+
+/// Of the device that is asked for, without making it ready.
+tune::Environment environment_of(const ModelArguments& arguments);
 
 /// The device that is asked for: with auto the GPU where there is one.
 std::unique_ptr<tune::Device> open_device(const ModelArguments& arguments);

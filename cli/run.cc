@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "core/check.h"
 #include "generate.h"
+#include "model/sentence_config.h"
 #include "model_folder.h"
 #include "options.h"
 #include "output.h"
@@ -15,6 +16,7 @@
 #include "stof/npy.h"
 #include "texts.h"
 #include "tune/stopwatch.h"
+#include "tuning.h"
 
 namespace stof::cli {
 namespace {
@@ -27,7 +29,7 @@ struct RunOptions {
   std::string mask = "all";
   std::string device = "auto";
   std::string dtype = "auto";
-  std::string tune = "cached";
+  std::string tune = "cached", tune_budget = "30s";
   std::int64_t batch = 32;
   std::int64_t max_tokens = 0;
   int threads = 0;
@@ -38,7 +40,8 @@ struct RunOptions {
 
 /// Refuses what has no meaning beside --prompt: options are honoured or refused.
 void continue_prompt(RunOptions& options, const CLI::App& command, const Program& program) {
-  for (const char* name : {"TEXT", "--file", "--task", "--tune", "--batch", "--output", "--timing"})
+  for (const char* name :
+       {"TEXT", "--file", "--task", "--tune", "--tune-budget", "--batch", "--output", "--timing"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --prompt",
                name);
   STOF_CHECK(options.device != "cuda", kUnsupported,
@@ -61,6 +64,7 @@ LoadOptions load_options(const RunOptions& options) {
                                          : Place::kAuto;
   load.tuning = options.tune == "off" ? Tuning::kOff : Tuning::kCached;
   if (options.dtype != "auto") load.dtype = dtype_from_string(options.dtype);
+  parse_budget("--tune-budget", options.tune_budget);
   STOF_CHECK(load.place != Place::kCpu || !load.dtype || load.dtype == DType::kFloat32,
              kUnsupported, "--dtype: on the CPU encoders compute in fp32, got {}", options.dtype);
   STOF_CHECK(load.place != Place::kCuda || load.dtype != DType::kFloat32, kUnsupported,
@@ -100,6 +104,23 @@ Tensor concatenated(const std::vector<Tensor>& states, std::int64_t hidden) {
   return all;
 }
 
+/// Before the first batch: sessions ask for records when they first see a number of rows.
+void tune_for(const RunOptions& options, const std::vector<EncodedText>& texts,
+              const TextEncoder& encoder, const Program& program) {
+  ModelArguments arguments;
+  arguments.model = model::load_sentence_config(options.model).model_folder;
+  arguments.mask = options.mask;
+  arguments.device = encoder.place().starts_with("CPU") ? "cpu" : "cuda";
+  arguments.dtype = options.dtype;
+  arguments.threads = options.threads;
+  std::vector<std::int64_t> lengths;
+  lengths.reserve(texts.size());
+  for (const EncodedText& text : texts)
+    lengths.push_back(static_cast<std::int64_t>(text.ids.size()));
+  tune_missing(arguments, lengths, options.batch,
+               parse_budget("--tune-budget", options.tune_budget), program);
+}
+
 void run_texts(RunOptions& options, const CLI::App& command, const Program& program) {
   if (command.count("--prompt") > 0) {
     continue_prompt(options, command, program);
@@ -115,13 +136,18 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
 
   const tune::Stopwatch since_start;
   const TextEncoder encoder = load_encoder(options.model, load);
-  const double loaded = since_start.seconds();
+  double loaded = since_start.seconds();
   report_place(options, program, encoder);
   std::vector<EncodedText> tokens;
   tokens.reserve(texts.size());
   for (const std::string& text : texts)
     tokens.push_back(encoder.tokenize(text, options.max_tokens));
 
+  if (options.tune == "on") {
+    const double before = since_start.seconds();
+    tune_for(options, tokens, encoder, program);
+    loaded += since_start.seconds() - before;
+  }
   double first = 0;
   const auto count = [&](std::int64_t done, std::int64_t) {
     bar.update(done);
@@ -141,7 +167,7 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
   }
   if (options.timing)
     write_note(
-        fmt::format("weights loaded after {:.3f} s, first result {:.3f} s later", loaded, first));
+        fmt::format("weights loaded in {:.3f} s, first result {:.3f} s later", loaded, first));
 }
 
 }  // namespace
@@ -178,8 +204,11 @@ void add_run_command(CLI::App& app, const Program& program) {
       ->capture_default_str();
   run_command
       .add_option("--tune", options->tune,
-                  "cached: use what stof tune found here for the model; off: the rules' choices")
-      ->check(one_of({"off", "cached"}))
+                  "cached: use what stof tune found here for the model; on: tune first what is "
+                  "missing; off: the rules' choices")
+      ->check(one_of({"off", "cached", "on"}))
+      ->capture_default_str();
+  run_command.add_option("--tune-budget", options->tune_budget, "Time that --tune on may spend")
       ->capture_default_str();
   run_command.add_option("--batch", options->batch, "Texts per forward pass")
       ->transform(whole_number(1, 65536))

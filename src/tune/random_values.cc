@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 #include <vector>
 
@@ -43,18 +44,24 @@ const std::vector<float>& normal_pool() {
   return pool;
 }
 
+/// The pool of that mean and deviation, over and over from a place that the seed tells.
 Tensor normal(const Value& value, double mean, double deviation, std::uint64_t seed) {
   const std::vector<float>& pool = normal_pool();
-  Tensor tensor(DType::kFloat32, value.shape);
+  // An odd length of the cycle, so that rows do not repeat.
+  const auto cycle = static_cast<std::int64_t>(pool.size() - 1);
+  Tensor scaled(DType::kFloat32, {std::min(cycle, num_elements(value.shape))});
   std::uint64_t state = seed;
-  std::size_t at = next_random(state) % pool.size();
-  for (float& x : tensor.as<float>()) {
-    x = static_cast<float>(mean + deviation * pool[at]);
-    // An odd length of the cycle, so that rows do not repeat.
-    if (++at == pool.size() - 1) at = 0;
-  }
-  return value.dtype == DType::kFloat32 ? std::move(tensor)
-                                        : Tensor::converted(tensor.view(), value.dtype);
+  const std::size_t start = next_random(state) % static_cast<std::size_t>(cycle);
+  const auto elements = scaled.as<float>();
+  for (std::size_t i = 0; i < elements.size(); ++i)
+    elements[i] =
+        static_cast<float>(mean + deviation * pool[(start + i) % static_cast<std::size_t>(cycle)]);
+  if (value.dtype != DType::kFloat32) scaled = Tensor::converted(scaled.view(), value.dtype);
+  Tensor tensor(value.dtype, value.shape);
+  auto* const to = static_cast<std::byte*>(tensor.data());
+  for (std::size_t done = 0; done < tensor.bytes(); done += scaled.bytes())
+    std::memcpy(to + done, scaled.data(), std::min(scaled.bytes(), tensor.bytes() - done));
+  return tensor;
 }
 
 /// The first operator that reads the value, and as which of its inputs.

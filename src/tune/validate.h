@@ -20,7 +20,8 @@ class Validator {
  public:
   /// Both outlive this.
   Validator(Device& device, const GraphOfRows& graph_of, const BatchShape& batch);
-  /// On those sequences alone, fewer rows first; the first are to be few.
+  /// On those sequences alone, fewer rows first; the first are to be few. Whether weights are left
+  /// alone is not looked at, which would take longer than the rest.
   Validator(Device& device, const GraphOfRows& graph_of, const mask::Mask& mask,
             const std::vector<std::vector<std::int64_t>>& all_offsets);
   ~Validator();
@@ -45,6 +46,9 @@ class Validator {
   Device& device_;
   const GraphOfRows& graph_of_;
   std::vector<std::unique_ptr<Case>> cases_;
+  struct Buffer;
+  bool reads_weights_back_ = false;
+  std::map<graph::ValueId, Buffer> weights_;  ///< on the device, the same for all cases
 };
 
 }  // namespace stof::tune

@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/program.h"
+#include "core/env.h"
 
 namespace stof::cli {
 namespace {
@@ -99,6 +101,40 @@ TEST_F(TuneCommand, SaysWhatIsWrong) {
   EXPECT_THAT(user_error(run_stof({"explain"})), HasSubstr("expected a model's folder"));
   EXPECT_THAT(user_error(run_stof({"cache", "export", folder_ / "none.jsonl"})),
               HasSubstr("no tuning records to export"));
+}
+
+TEST_F(TuneCommand, RunTunesWhatIsMissingOnce) {
+  ::unsetenv("STOF_CACHE");
+  const std::string model = cache_folder() + "/models/all-minilm-l6-v2";
+  ::setenv("STOF_CACHE", (folder_ / "cache").c_str(), 1);
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run",     "one",       "two",    "three texts",
+                                          "--model", model,       "--json", "--device",
+                                          "cpu",     "--threads", "1",      "--timing"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_stof(arguments);
+  };
+  const Finished untuned = run({"--tune", "off"});
+  ASSERT_EQ(untuned.exit_code, 0) << untuned.err;
+  EXPECT_THAT(untuned.err, HasSubstr("weights loaded in "));
+  EXPECT_THAT(untuned.err, HasSubstr(" s, first result "));
+  const Finished first = run({"--tune", "on", "--tune-budget", "6s"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("tuned for 16 rows in "));
+  EXPECT_THAT(run_stof({"cache", "verify"}).out, Not(HasSubstr("\n0 tuning records")));
+  const Finished second = run({"--tune", "on", "--tune-budget", "6s"});
+  EXPECT_THAT(second.err, Not(HasSubstr("tuned for")));
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  // Whatever runs them, the numbers are the same but for their last digits.
+  std::istringstream a(untuned.out), b(second.out);
+  for (std::string x, y; std::getline(a, x) && std::getline(b, y);) {
+    const std::vector<double> of_x = json::parse(x).at("embedding"),
+                              of_y = json::parse(y).at("embedding");
+    ASSERT_EQ(of_x.size(), of_y.size());
+    for (std::size_t i = 0; i < of_x.size(); ++i) EXPECT_NEAR(of_x[i], of_y[i], 1e-4);
+  }
+  EXPECT_THAT(user_error(run({"--tune", "on", "--tune-budget", "later"})),
+              HasSubstr("--tune-budget: expected a time as 30s or 2m, got \"later\""));
 }
 
 TEST_F(TuneCommand, FindsDamagedRecords) {

@@ -150,7 +150,7 @@ class Bench {
     problem.in = product.in;
     problem.out = product.out;
     problem.steps = kind.steps;
-    problem.bias = DType::kBFloat16;  // as the library has it
+    problem.bias = problem.gamma = DType::kBFloat16;  // as the library has it
     return problem;
   }
 

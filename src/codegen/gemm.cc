@@ -38,6 +38,7 @@ const char* function_of(GemmStep step) {
 
 std::string emit_steps(const std::vector<GemmStep>& steps) {
   std::string text, values = "values";
+  const bool rotates = std::find(steps.begin(), steps.end(), GemmStep::kRope) != steps.end();
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const bool gated = i + 1 < steps.size() && steps[i + 1] == GemmStep::kGate;
     const auto call = [&](const char* member) {
@@ -45,7 +46,7 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
     };
     switch (steps[i]) {
       case GemmStep::kBias:
-        call("add_bias");
+        if (!rotates) call("add_bias");  // else before the rotation, which takes whole heads
         break;
       case GemmStep::kRelu:
       case GemmStep::kGeluErf:
@@ -74,6 +75,9 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
       case GemmStep::kLayerNorm:
       case GemmStep::kRmsNorm:
         return text;  // once the row is known
+      case GemmStep::kRope:
+        call("rotated");
+        break;
     }
   }
   return text + fmt::format("    epilogue.store({});\n", values);
@@ -82,7 +86,7 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
 std::string_view to_string(GemmStep step) {
   constexpr std::string_view kNames[] = {"bias",           "relu",       "gelu_erf", "gelu_tanh",
                                          "silu",           "gate",       "residual", "row_scale",
-                                         "row_statistics", "layer_norm", "rms_norm"};
+                                         "row_statistics", "layer_norm", "rms_norm", "rope"};
   return kNames[static_cast<std::size_t>(step)];
 }
 
@@ -131,9 +135,11 @@ int GemmConfig::shared_bytes() const {
   const int staging = warps * ring() * 16 * chunk() * 2;
   const int own_warps = 4 / partners() * (schedule == GemmSchedule::kSplit ? groups() : 1);
   const int receive = (partners() - 1) * own_warps * 16 * tile_n * 4;
-  const int vectors = has(GemmStep::kBias) + has_norm() + has(GemmStep::kLayerNorm);
+  const auto width_of = [](DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; };
+  const int column_bytes = has(GemmStep::kBias) * width_of(bias) +
+                           (has_norm() + has(GemmStep::kLayerNorm)) * width_of(gamma);
   const int slots = has_norm() ? 1 : 2;
-  const int vector_bytes = slots * vectors * tile_n * (bias == DType::kFloat32 ? 4 : 2);
+  const int vector_bytes = slots * tile_n * column_bytes;
   const int hear = warps * 2 * (cluster_n - 1) * 128 * slabs();
   const int barriers = 2 * stages + 2 * slots + (has(GemmStep::kResidual) ? warps * ring() : 0) +
                        (cluster_k > 1 ? warps : 0) + (cluster_n > 1 ? 2 * warps : 0);
@@ -154,9 +160,10 @@ std::string GemmConfig::name() const {
       fmt::format("gemm_sm90_{}_{}", element == DType::kBFloat16 ? "bf16" : "fp16", shape());
   for (const GemmStep step : steps) {
     text += fmt::format("_{}", to_string(step));
-    const bool reads_vectors =
-        step == GemmStep::kBias || step == GemmStep::kLayerNorm || step == GemmStep::kRmsNorm;
-    if (reads_vectors && bias != DType::kFloat32) text += "16";
+    const bool norm = step == GemmStep::kLayerNorm || step == GemmStep::kRmsNorm;
+    if ((step == GemmStep::kBias && bias != DType::kFloat32) || (norm && gamma != DType::kFloat32))
+      text += "16";
+    if (step == GemmStep::kRope) text += std::to_string(rope_dim);
   }
   return text;
 }
@@ -174,6 +181,9 @@ std::string problem_of(const std::vector<GemmStep>& steps) {
     if (norm && i + 1 != steps.size())
       return fmt::format("steps: expected {} last", to_string(step));
     if (norm && gated) return "steps: expected no norm behind a gate";
+    if (step == GemmStep::kRope &&
+        (i + 1 != steps.size() || i > 1 || (i == 1 && steps[0] != GemmStep::kBias)))
+      return "steps: expected rope last, behind nothing but the bias";
     if (step == GemmStep::kRowStatistics && i + 1 != steps.size())
       return "steps: expected row_statistics last, of what is stored";
     gated |= step == GemmStep::kGate;
@@ -187,7 +197,20 @@ std::string GemmConfig::problem() const {
   if (bias != DType::kFloat32 && bias != element)
     return fmt::format("bias: expected float32 or {}, got {}", stof::to_string(element),
                        stof::to_string(bias));
+  if (gamma != DType::kFloat32 && gamma != element)
+    return fmt::format("gamma: expected float32 or {}, got {}", stof::to_string(element),
+                       stof::to_string(gamma));
   if (std::string text = problem_of(steps); !text.empty()) return text;
+  const bool heads_fit = rope_dim >= 16 && rope_dim % 16 == 0 && tile_n % rope_dim == 0;
+  if (has(GemmStep::kRope) ? !heads_fit : rope_dim != 0)
+    return fmt::format("rope_dim: expected {}, got {} with tiles of {} columns",
+                       has(GemmStep::kRope) ? "a multiple of 16 that a tile is whole heads of"
+                                            : "0 without a rotation",
+                       rope_dim, tile_n);
+  constexpr int kMostShared = 64;
+  if (has(GemmStep::kRope) && schedule == GemmSchedule::kSplit && tile_n > kMostShared)
+    return fmt::format("tile_n: split and rotated, registers take {} columns, got {}", kMostShared,
+                       tile_n);
   const int rows = schedule == GemmSchedule::kCooperative ? 128 : 64;
   if (tile_m != rows && !(large() && tile_m == 2 * rows))
     return fmt::format("tile_m: expected {}{}, got {}", rows,
@@ -246,7 +269,8 @@ struct Config {{
   static constexpr int kGroupRegisters = {greg}, kProducerRegisters = {preg};
   static constexpr int kChunk = {chunk}, kRing = {ring};
   static constexpr bool kGate = {gate}, kBias = {bias}, kFloatBias = {floatbias}, kResidual = {residual};
-  static constexpr bool kRowScale = {scale}, kStatistics = {statistics}, kNorm = {norm}, kCenter = {center};
+  static constexpr bool kRowScale = {scale}, kStatistics = {statistics}, kNorm = {norm}, kFloatNorm = {floatnorm}, kCenter = {center};
+  static constexpr int kRopeDim = {rope};
 }};
 static_assert(GemmSizes<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 static_assert(GemmSizes<Config>::kThreads == {threads}, "host and device disagree on threads");
@@ -272,6 +296,8 @@ gemm(const __grid_constant__ stof::GemmParams params, const __grid_constant__ st
       fmt::arg("ring", config.ring()), fmt::arg("gate", flag(config.has(GemmStep::kGate))),
       fmt::arg("bias", flag(config.has(GemmStep::kBias))),
       fmt::arg("floatbias", flag(config.bias == DType::kFloat32)),
+      fmt::arg("floatnorm", flag(config.gamma == DType::kFloat32)),
+      fmt::arg("rope", config.rope_dim),
       fmt::arg("residual", flag(config.has(GemmStep::kResidual))),
       fmt::arg("scale", flag(config.has(GemmStep::kRowScale))),
       fmt::arg("statistics", flag(config.has(GemmStep::kRowStatistics))),

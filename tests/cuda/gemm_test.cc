@@ -60,6 +60,12 @@ TEST(GemmCandidates, RefuseWhatNoKernelTakesNamingTheArgument) {
               HasSubstr("bias once, got it 2 times"));
   EXPECT_THAT(reason(product(64, 64, 64, {GemmStep::kRowStatistics, GemmStep::kBias})),
               HasSubstr("row_statistics last"));
+  GemmProblem turned = product(64, 192, 64, {GemmStep::kRope, GemmStep::kBias});
+  turned.head_dim = turned.rotated = 64;
+  EXPECT_THAT(reason(turned), HasSubstr("rope last"));
+  turned.steps = {GemmStep::kRope};
+  turned.rotated = 100;
+  EXPECT_THAT(reason(turned), HasSubstr("whole heads rotated, got 64 and 100"));
   GemmProblem wide = product(64, 64, 64);
   wide.element = DType::kFloat32;
   EXPECT_THAT(reason(wide), HasSubstr("expected float16 or bfloat16, got float32"));
@@ -159,12 +165,14 @@ TEST(GemmConfig, IsNamedByAllThatItsTextDependsOn) {
        std::vector<std::vector<GemmStep>>{{},
                                           {GemmStep::kBias},
                                           {GemmStep::kRmsNorm},
+                                          {GemmStep::kBias, GemmStep::kRope},
                                           {GemmStep::kResidual, GemmStep::kLayerNorm}})
     for (const DType element : {DType::kBFloat16, DType::kFloat16})
       for (const DType vectors : {DType::kFloat32, element}) {
         GemmProblem problem = product(128, 768, 768, steps);
         problem.element = element;
-        problem.bias = vectors;
+        problem.head_dim = 64;
+        problem.bias = problem.gamma = vectors;
         for (const GemmConfig& config : registered_gemm_configs(problem)) {
           const std::string text = emit_gemm(config);
           const auto [place, fresh] = texts.emplace(config.name(), text);
@@ -203,7 +211,8 @@ TEST(GemmCandidates, TakeWholeRowsByClustersWhereANormFollows) {
 /// One kernel of every schedule, with the steps that need the most registers somewhere.
 TEST(GemmBuild, CompilesWithoutSpills) {
   const auto compile = [](GemmSchedule schedule, int tile_m, int tile_n, int stages, int cluster_k,
-                          DType element, std::vector<GemmStep> steps, int cluster_n = 1) {
+                          DType element, std::vector<GemmStep> steps, int cluster_n = 1,
+                          DType bias = DType::kFloat32, int rope_dim = 0) {
     GemmConfig config;
     config.cluster_n = cluster_n;
     config.schedule = schedule;
@@ -213,6 +222,8 @@ TEST(GemmBuild, CompilesWithoutSpills) {
     config.cluster_k = cluster_k;
     config.element = element;
     config.steps = std::move(steps);
+    config.bias = bias;
+    config.rope_dim = rope_dim;
     const auto module = jit::Nvrtc::instance().compile(config.name(), emit_gemm(config), "sm_90a");
     const jit::ResourceReport report = jit::parse_resources(module.log);
     EXPECT_GT(report.registers, 0) << config.name();
@@ -225,7 +236,11 @@ TEST(GemmBuild, CompilesWithoutSpills) {
   compile(GemmSchedule::kCooperative, 128, 256, 4, 1, DType::kFloat16,
           {GemmStep::kBias, GemmStep::kGeluErf});
   compile(GemmSchedule::kCooperative, 128, 192, 4, 1, DType::kBFloat16,
-          {GemmStep::kBias, GemmStep::kResidual, GemmStep::kLayerNorm}, 4);
+          {GemmStep::kBias, GemmStep::kResidual, GemmStep::kLayerNorm}, 4, DType::kBFloat16);
+  compile(GemmSchedule::kPingPong, 128, 192, 4, 1, DType::kBFloat16, {GemmStep::kRope}, 1,
+          DType::kFloat32, 64);
+  compile(GemmSchedule::kCooperative, 128, 256, 4, 1, DType::kFloat16,
+          {GemmStep::kBias, GemmStep::kRope}, 1, DType::kFloat16, 128);
   compile(GemmSchedule::kSplit, 64, 64, 8, 2, DType::kBFloat16,
           {GemmStep::kRowScale, GemmStep::kBias, GemmStep::kSilu, GemmStep::kGate});
   compile(GemmSchedule::kSingle, 64, 48, 8, 4, DType::kFloat16, {GemmStep::kResidual});

@@ -71,6 +71,7 @@ TEST(CudaSegments, HaveTheFamilyThatRunsThem) {
   EXPECT_EQ(family_of(graph, 0, 1, hopper), "gemm_sm90");  // product, bias
   EXPECT_EQ(family_of(graph, 3, 5, hopper), "gemm_sm90");  // and residual
   EXPECT_EQ(family_of(graph, 7, 9, hopper), "gemm_sm90");  // and GELU (erf)
+  EXPECT_EQ(family_of(graph, 3, 6, hopper), "gemm_sm90");  // and norm, its vectors float32
   EXPECT_EQ(family_of(graph, 7, 9, ampere), "gemm_sm80");
   EXPECT_EQ(family_of(graph, 3, 6, ampere), "");  // no norm behind a product there
   for (const Device& device : {hopper, ampere}) {
@@ -87,6 +88,7 @@ TEST(CudaSegments, RunEveryPartOfALlamaLayer) {
   const Device hopper = described(9, 132);
   for (const auto& [first, last, family] : {std::tuple{0, 0, "row"},
                                             {1, 1, "gemm_sm90"},
+                                            {1, 2, "gemm_sm90"},
                                             {2, 3, "row"},
                                             {4, 4, "attention"},
                                             {5, 6, "gemm_sm90"},

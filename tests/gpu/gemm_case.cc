@@ -151,6 +151,13 @@ GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64
   }
   for (std::int64_t i = 0; i < rows; ++i) scale_.values.push_back(1 + 0.3f * draw.normal());
   scale_.upload("row_scale");
+  for (int i = 0; i < 64; ++i)
+    frequencies_.values.push_back(std::pow(1e4f, static_cast<float>(-i) / 64));
+  frequencies_.upload("frequencies");
+  for (std::int64_t i = 0; i < rows; ++i)
+    positions_.push_back(static_cast<std::int32_t>(i * 37 % 131072));
+  device_positions_ = cuda::DeviceBuffer(positions_.size() * 4, "positions");
+  copy_in(device_positions_.address(), positions_.data(), positions_.size() * 4);
 
   // Rows on both sides of every boundary inside a tile, the last ones, and some others.
   std::set<std::int64_t> sampled;
@@ -186,6 +193,12 @@ cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bi
   problem.out = out_;
   problem.steps = steps;
   problem.bias = bias;
+  problem.gamma = bias == DType::kFloat32 ? element_ : DType::kFloat32;
+  if (problem.has(GemmStep::kRope)) {
+    problem.head_dim = problem.has(GemmStep::kBias) && out_ % 128 == 0 ? 128 : 64;
+    const std::int64_t heads = out_ / problem.head_dim;
+    problem.rotated = (heads - heads / 4) * problem.head_dim;
+  }
   problem.epsilon = 1e-5;
   problem.x_stride = x_.stride();
   problem.y_stride = problem.residual_stride = y_of(problem).stride();
@@ -212,11 +225,15 @@ cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p,
   if (p.has(GemmStep::kResidual))
     operands.residual =
         p.has(GemmStep::kGate) ? narrow_residual_.address() : wide_residual_.address();
-  const bool floats = p.bias == DType::kFloat32;
+  const bool floats = p.gamma == DType::kFloat32;
   if (p.has_norm()) operands.gamma = floats ? gamma_.buffer.address() : gamma16_.address();
   if (p.has(GemmStep::kLayerNorm))
     operands.beta = floats ? beta_.buffer.address() : beta16_.address();
   if (p.has(GemmStep::kRowScale)) operands.row_scale = scale_.buffer.address();
+  if (p.has(GemmStep::kRope)) {
+    operands.positions = device_positions_.address();
+    operands.frequencies = frequencies_.buffer.address();
+  }
   operands.statistics = statistics.address();
   return operands;
 }
@@ -257,7 +274,8 @@ double GemmCase::vector(const cuda::GemmProblem& problem, GemmVector which,
   const DeviceFloats* floats[] = {&bias_, &gamma_, &beta_};
   const GuardedMatrix* elements[] = {&bias16_, &gamma16_, &beta16_};
   const auto i = static_cast<std::size_t>(which);
-  return static_cast<double>(problem.bias == DType::kFloat32
+  const DType dtype = which == GemmVector::kBias ? problem.bias : problem.gamma;
+  return static_cast<double>(dtype == DType::kFloat32
                                  ? floats[i]->values[column]
                                  : elements[i]->at(0, static_cast<std::int64_t>(column)));
 }
@@ -296,6 +314,17 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
           values[c] = (values[c] - mean) / std::sqrt(squares + p.epsilon) *
                           vector(p, GemmVector::kGamma, c) +
                       (center ? vector(p, GemmVector::kBeta, c) : 0);
+      }
+      for (std::int64_t c = 0; step == GemmStep::kRope && c < p.rotated; ++c) {
+        const std::int64_t half = p.head_dim / 2;
+        if (c % p.head_dim >= half) continue;
+        const double angle = static_cast<float>(positions_[static_cast<std::size_t>(row)]) *
+                             frequencies_.values[static_cast<std::size_t>(c % p.head_dim)];
+        double& low = values[static_cast<std::size_t>(c)];
+        double& high = values[static_cast<std::size_t>(c + half)];
+        const double a = low, b = high;
+        low = a * std::cos(angle) - b * std::sin(angle);
+        high = b * std::cos(angle) + a * std::sin(angle);
       }
       if (step != GemmStep::kGate) continue;
       std::vector<double> gated;

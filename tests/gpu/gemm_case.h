@@ -67,6 +67,8 @@ class GemmCase {
   GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64_t out, std::int64_t gap,
            std::uint64_t seed);
 
+  /// Vectors of type `bias`, or gamma and beta of the other. A rotation is of heads of 128 columns
+  /// with a bias where there are such, else of 64; all but about a quarter turn.
   cuda::GemmProblem problem(const std::vector<codegen::GemmStep>& steps, DType bias) const;
   std::string describe() const;
   /// Runs several times on poisoned outputs. "" where all runs give the same bits, all of y and
@@ -95,7 +97,9 @@ class GemmCase {
   std::int64_t rows_, in_, out_;
   GuardedMatrix x_, weight_, wide_, narrow_, wide_residual_, narrow_residual_;
   GuardedMatrix bias16_, gamma16_, beta16_;
-  DeviceFloats bias_, gamma_, beta_, scale_;
+  DeviceFloats bias_, gamma_, beta_, scale_, frequencies_;
+  std::vector<std::int32_t> positions_;
+  cuda::DeviceBuffer device_positions_;
   std::vector<std::int64_t> sampled_;      ///< rows
   std::vector<std::vector<double>> sums_;  ///< of x W^T, by sampled row
   double worst_ = 0;

@@ -55,6 +55,9 @@ const std::vector<Steps> kNorms = {{Step::kBias, Step::kResidual, Step::kLayerNo
                                    {Step::kBias, Step::kLayerNorm},
                                    {Step::kResidual, Step::kRmsNorm}};
 
+/// Where columns are whole heads.
+const std::vector<Steps> kRopes = {{Step::kRope}, {Step::kBias, Step::kRope}};
+
 struct Size {
   std::int64_t rows, in, out, gap;
   bool all_steps;  ///< or the usual ones
@@ -81,6 +84,7 @@ std::vector<Steps> steps_of(const Size& size, DType element) {
   // float16 differs in a conversion and one instruction: the rare steps once.
   if (size.all_steps && element == DType::kBFloat16) add(kRare);
   if (size.out % 128 == 0 && size.out <= 1024) add(kNorms);
+  if (size.out % 64 == 0 && element == DType::kBFloat16) add(kRopes);
   return steps;
 }
 
@@ -174,11 +178,8 @@ void check_products(const cuda::Device& device) {
     for (const DType element : {DType::kBFloat16, DType::kFloat16})
       for (const Steps& steps : steps_of(size, element)) {
         if (!tried(size, element)) continue;
-        cuda::GemmProblem problem;
-        problem.element = element;
-        problem.out = size.out;
-        problem.steps = steps;
-        problem.bias = bias_of(element, steps);
+        const cuda::GemmProblem problem =
+            check::GemmCase(element, 1, 8, size.out, 0, 1).problem(steps, bias_of(element, steps));
         for (const auto& config : registered_gemm_configs(problem))
           sources[config.name()] = emit_gemm(config);
       }

@@ -10,21 +10,25 @@ namespace stof {
 struct GemmParams {
   const void* bias;        // [columns], float32 or elements; null without
   const void* gamma;       // likewise: what normalised rows are multiplied by
-  const void* beta;        // likewise: what is then added
+  const void* beta;        // as gamma: what is then added
   const float* row_scale;  // [rows]; null without
   float2* statistics;      // [rows, tiles_n]: sum and sum of squares; null without
+  const i32* positions;    // [rows], of a rotation; null without
+  const float* frequencies;  // [kRopeDim / 2], radians a position; null without
   i32 rows;
   i32 columns;   // of x W^T: with a gate the gates, then what they multiply
   i32 k_blocks;  // of 64 columns of x
   i32 tiles_m, tiles_n;
   i32 band;  // row tiles that are taken together, column tile by column tile
+  i32 rotated;    // columns that a rotation turns: whole heads
   float epsilon;  // of a norm
 };
 
 /// `Config` (emitted by src/codegen/gemm.cc) has: Element, kTileN, kStages, kGroups (warpgroups that
 /// multiply), kSlabs (of 64 rows, each warpgroup's), kPingPong, kSplitGroups, kClusterK, kClusterN,
 /// kLarge, kGroupRegisters, kProducerRegisters, kChunk, kRing, kGate, kBias, kFloatBias, kResidual,
-/// kRowScale, kStatistics, kNorm, kCenter.
+/// kRowScale, kStatistics, kNorm, kFloatNorm (gamma and beta), kCenter, kRopeDim (of a head that is
+/// rotated; 0 without).
 template <class Config>
 struct GemmSizes : Config {
   /// Warpgroups with rows of their own in a tile.
@@ -54,10 +58,17 @@ struct GemmSizes : Config {
   static constexpr int kReceiveBytes = 16 * Config::kTileN * 4;  // a warp's rows of one partner
   /// What epilogues read of a column: bias, gamma, beta. Blocks whose cluster has whole rows keep
   /// their column tile.
-  static constexpr int kVectorBytes = Config::kTileN * (Config::kFloatBias ? 4 : 2);
-  static constexpr int kVectors = (Config::kBias ? 1 : 0) + (Config::kNorm ? (Config::kCenter ? 2 : 1) : 0);
-  static constexpr int kBiasBytes = kVectors * kVectorBytes;
+  static constexpr int kNormVectors = Config::kNorm ? (Config::kCenter ? 2 : 1) : 0;
+  static constexpr int kVectors = (Config::kBias ? 1 : 0) + kNormVectors;
+  static constexpr int kBiasWidth = Config::kFloatBias ? 4 : 2, kNormWidth = Config::kFloatNorm ? 4 : 2;
+  static constexpr int kGammaOffset = Config::kBias ? Config::kTileN * kBiasWidth : 0;
+  static constexpr int kBetaOffset = kGammaOffset + Config::kTileN * kNormWidth;
+  static constexpr int kBiasBytes = kGammaOffset + kNormVectors * Config::kTileN * kNormWidth;
   static constexpr int kBiasSlots = Config::kNorm ? 1 : 2;
+
+  /// Both halves of a head's pairs lie in one tile, eight columns of the one opposite eight of the other.
+  static_assert(Config::kRopeDim == 0 ||
+                (Config::kTileN % Config::kRopeDim == 0 && Config::kRopeDim % 16 == 0 && !Config::kGate));
 
   static constexpr int kClusterBlocks = Config::kClusterK * Config::kClusterN;
   static_assert(Config::kClusterN == 1 || (Config::kNorm && kPartners == 1));

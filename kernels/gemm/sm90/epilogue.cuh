@@ -5,6 +5,7 @@
 // `Steps` (emitted by src/codegen/gemm.cc) calls the steps below in the order of the problem.
 
 #include "elementwise/activation.cuh"
+#include "elementwise/rotation.cuh"
 #include "gemm/sm90/config.cuh"
 #include "gemm/sm90/producer.cuh"
 #include "gemm/sm90/row_norm.cuh"
@@ -55,6 +56,7 @@ class GemmEpilogue {
         scale_[r] = row + 8 * r < params_.rows ? params_.row_scale[row + 8 * r] : 0.0f;
     }
     if constexpr (D::kStatistics) sum_[0] = sum_[1] = squares_[0] = squares_[1] = 0.0f;
+    if constexpr (D::kRopeDim > 0) rotate(accumulators, row);
 #pragma unroll
     for (int chunk = 0; chunk < D::kChunks; ++chunk) {
       chunk_ = chunk;
@@ -81,10 +83,10 @@ class GemmEpilogue {
       float values[D::kChunkValues];
 #pragma unroll
       for (int j = 0; j < D::kChunkValues / 4; ++j) {
-        constexpr int kGamma = D::kBias ? 1 : 0;
         const int column = tile_column(4 * j) + 2 * (lane_ & 3);
-        const float2 gamma = vector_pair(kGamma, column);
-        const float2 beta = D::kCenter ? vector_pair(kGamma + 1, column) : make_float2(0, 0);
+        const float2 gamma = vector_pair<D::kFloatNorm>(D::kGammaOffset, column);
+        const float2 beta =
+            D::kCenter ? vector_pair<D::kFloatNorm>(D::kBetaOffset, column) : make_float2(0, 0);
 #pragma unroll
         for (int i = 4 * j; i < 4 * j + 4; ++i) {
           const float normal = norm.normal(accumulators[chunk * D::kChunkValues + i], slab, i >> 1 & 1);
@@ -100,7 +102,7 @@ class GemmEpilogue {
   template <int kCount>
   __device__ __forceinline__ void add_bias(float (&values)[kCount]) const {
     values::add_columns(values, [&](int j) {
-      return vector_pair(0, tile_column(4 * j) + 2 * (lane_ & 3));
+      return bias_pair(tile_column(4 * j) + 2 * (lane_ & 3));
     });
   }
 
@@ -114,6 +116,10 @@ class GemmEpilogue {
                                        const Function& function) const {
     values::gate(values, gated, function);
   }
+
+  /// rotate() has seen to it, on whole heads, which chunks need not have.
+  template <int kCount>
+  __device__ __forceinline__ void rotated(const float (&)[kCount]) const {}
 
   template <int kCount>
   __device__ __forceinline__ void scale_rows(float (&values)[kCount]) const {
@@ -172,6 +178,43 @@ class GemmEpilogue {
   }
 
  private:
+  /// Adds the bias, if any, and turns the heads of queries and keys by the positions of rows `row` and
+  /// row + 8. All heads of a tile turn by the same angles.
+  __device__ __forceinline__ void rotate(float (&accumulators)[D::kAccumulators], i32 row) const {
+    constexpr int kDim = D::kRopeDim, kHalf = kDim / 2;
+    float position[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      position[r] = row + 8 * r < params_.rows ? static_cast<float>(params_.positions[row + 8 * r]) : 0.0f;
+#pragma unroll
+    for (int eight = 0; eight < kHalf / 8; ++eight) {
+      const int column = 8 * eight + 2 * (lane_ & 3);
+      const float2 turn = *reinterpret_cast<const float2*>(params_.frequencies + column);
+      float cosine[4], sine[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        cos_sin(position[i >> 1] * (i & 1 ? turn.y : turn.x), cosine[i], sine[i]);
+#pragma unroll
+      for (int head = 0; head < D::kTileN / kDim; ++head) {
+        float* const low = accumulators + (head * kDim + 8 * eight) / 2;
+        float* const high = low + kHalf / 2;
+        if constexpr (D::kBias) {
+          const float2 first = bias_pair(head * kDim + column), second = bias_pair(head * kDim + kHalf + column);
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            low[i] += i & 1 ? first.y : first.x, high[i] += i & 1 ? second.y : second.x;
+        }
+        if (tile_.n * D::kTileN + head * kDim >= params_.rotated) continue;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float a = low[i], b = high[i];
+          low[i] = a * cosine[i] - b * sine[i];
+          high[i] = b * cosine[i] + a * sine[i];
+        }
+      }
+    }
+  }
+
   /// First column of the tile's eight that the chunk's values 4 (i / 4) to + 3 are of. With a gate
   /// the first half of a chunk's values are of the tile's first half, the others of its second.
   __device__ __forceinline__ int tile_column(int i) const {
@@ -182,11 +225,14 @@ class GemmEpilogue {
       return chunk_ * D::kChunk + i / 4 * 8;
     }
   }
-  /// Of bias, gamma and beta, as many as there are, number `vector`: the tile's column and the next.
-  __device__ __forceinline__ float2 vector_pair(int vector, int column) const {
-    const unsigned char* values =
-        shared_ + D::kBiasOffset + slot_ * D::kBiasBytes + vector * D::kVectorBytes;
-    if constexpr (D::kFloatBias) return reinterpret_cast<const float2*>(values)[column / 2];
+  __device__ __forceinline__ float2 bias_pair(int column) const {
+    return vector_pair<D::kFloatBias>(0, column);
+  }
+  /// Of the vector at that offset, float32 where `kFloat`: the tile's column and the next.
+  template <bool kFloat>
+  __device__ __forceinline__ float2 vector_pair(int offset, int column) const {
+    const unsigned char* values = shared_ + D::kBiasOffset + slot_ * D::kBiasBytes + offset;
+    if constexpr (kFloat) return reinterpret_cast<const float2*>(values)[column / 2];
     const u32 pair = reinterpret_cast<const u32*>(values)[column / 2];
     return make_float2(Element::low(pair), Element::high(pair));
   }

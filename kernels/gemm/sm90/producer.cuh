@@ -69,26 +69,26 @@ class GemmProducer {
   /// Bias, gamma and beta of the tile's columns.
   __device__ __forceinline__ void load_bias(i32 local, TilePlace tile) {
     if constexpr (D::kVectors > 0) {
-      constexpr int kWidth = D::kFloatBias ? 4 : 2;
+      constexpr int kBiasWidth = D::kBiasWidth, kNormWidth = D::kNormWidth;
       const int slot = local % D::kBiasSlots;
       const u32 full = barriers_.bias_full(slot);
       ptx::wait(barriers_.bias_empty(slot), (local / D::kBiasSlots & 1) ^ 1);
       const i32 columns = params_.columns / kParts, column = tile.n * kPartRows;
-      const u32 bytes = min(kPartRows, columns - column) * kWidth;
-      ptx::arrive_expect_bytes(full, bytes * kParts * D::kVectors);
-      u32 to = shared_ + D::kBiasOffset + slot * D::kBiasBytes;
-      const auto load = [&](const void* vector) {
+      const i32 count = min(kPartRows, columns - column);
+      ptx::arrive_expect_bytes(
+          full, count * kParts * ((D::kBias ? kBiasWidth : 0) + D::kNormVectors * kNormWidth));
+      const u32 to = shared_ + D::kBiasOffset + slot * D::kBiasBytes;
+      const auto load = [&](const void* vector, int offset, int width) {
 #pragma unroll
         for (int part = 0; part < kParts; ++part)
           ptx::load_bytes(
-              to + part * kPartRows * kWidth,
-              static_cast<const char*>(vector) + static_cast<i64>(part * columns + column) * kWidth,
-              bytes, full);
-        to += D::kVectorBytes;
+              to + offset + part * kPartRows * width,
+              static_cast<const char*>(vector) + static_cast<i64>(part * columns + column) * width,
+              count * width, full);
       };
-      if constexpr (D::kBias) load(params_.bias);
-      if constexpr (D::kNorm) load(params_.gamma);
-      if constexpr (D::kNorm && D::kCenter) load(params_.beta);
+      if constexpr (D::kBias) load(params_.bias, 0, kBiasWidth);
+      if constexpr (D::kNorm) load(params_.gamma, D::kGammaOffset, kNormWidth);
+      if constexpr (D::kNorm && D::kCenter) load(params_.beta, D::kBetaOffset, kNormWidth);
     }
   }
 

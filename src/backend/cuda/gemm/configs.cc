@@ -59,6 +59,8 @@ GemmConfig config_of(const Shape& shape, const GemmProblem& problem) {
   GemmConfig config;
   config.element = problem.element;
   config.bias = problem.bias;
+  config.gamma = problem.gamma;
+  config.rope_dim = problem.rope_dim();
   config.schedule = shape.schedule;
   config.tile_m = shape.tile_m;
   config.tile_n = shape.tile_n;
@@ -127,7 +129,8 @@ double predict_gemm_us(const GemmProblem& problem, const GemmConfig& config, int
   double column = 8;
   for (const GemmStep step : problem.steps) {
     const bool activation = step == GemmStep::kGeluErf || step == GemmStep::kGeluTanh;
-    column += activation ? (ping_pong ? 5 : 8) : step == GemmStep::kResidual ? 2 : 0;
+    const bool reads = step == GemmStep::kResidual || step == GemmStep::kRope;
+    column += activation ? (ping_pong ? 5 : 8) : reads ? 2 : 0;
   }
   if (config.has_norm()) column *= 2;
   const bool exchange = config.partners() > 1 || config.cluster_n > 1;

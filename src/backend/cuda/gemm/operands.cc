@@ -26,6 +26,8 @@ void check_operands(const GemmProblem& p, const GemmOperands& operands) {
   check_operand("gamma", operands.gamma, p.has_norm());
   check_operand("beta", operands.beta, p.has(GemmStep::kLayerNorm));
   check_operand("row_scale", operands.row_scale, p.has(GemmStep::kRowScale));
+  check_operand("positions", operands.positions, p.has(GemmStep::kRope));
+  check_operand("frequencies", operands.frequencies, p.has(GemmStep::kRope));
   check_operand("statistics", operands.statistics, p.has(GemmStep::kRowStatistics));
 }
 

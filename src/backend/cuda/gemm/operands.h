@@ -14,6 +14,8 @@ struct GemmOperands {
   CUdeviceptr residual = 0;         ///< elements [rows, y_columns]
   CUdeviceptr row_scale = 0;        ///< float32 [rows]
   CUdeviceptr gamma = 0, beta = 0;  ///< [out]; beta with LayerNorm only
+  CUdeviceptr positions = 0;        ///< int32 [rows], with GemmStep::kRope
+  CUdeviceptr frequencies = 0;      ///< float32 [head_dim / 2], likewise
   CUdeviceptr statistics = 0;       ///< out: float32 [rows, statistics_columns(), 2]
 };
 

@@ -18,6 +18,8 @@ bool GemmProblem::has_norm() const { return has(GemmStep::kLayerNorm) || has(Gem
 
 std::int64_t GemmProblem::y_columns() const { return has(GemmStep::kGate) ? out / 2 : out; }
 
+int GemmProblem::rope_dim() const { return has(GemmStep::kRope) ? static_cast<int>(head_dim) : 0; }
+
 std::string GemmProblem::describe() const {
   std::string text =
       fmt::format("{} [{}, {}] x [{}, {}]^T", stof::to_string(element), rows, in, out, in);
@@ -28,9 +30,18 @@ std::string GemmProblem::describe() const {
 std::string GemmProblem::unsupported() const {
   if (element != DType::kFloat16 && element != DType::kBFloat16)
     return fmt::format("element: expected float16 or bfloat16, got {}", stof::to_string(element));
-  if ((has(GemmStep::kBias) || has_norm()) && bias != DType::kFloat32 && bias != element)
-    return fmt::format("bias: expected float32 or {}, got {}", stof::to_string(element),
-                       stof::to_string(bias));
+  for (const auto& [name, dtype, read] :
+       {std::tuple{"bias", bias, has(GemmStep::kBias)}, {"gamma", gamma, has_norm()}})
+    if (read && dtype != DType::kFloat32 && dtype != element)
+      return fmt::format("{}: expected float32 or {}, got {}", name, stof::to_string(element),
+                         stof::to_string(dtype));
+  constexpr std::int64_t kMostHead = 256;
+  if (has(GemmStep::kRope) && (head_dim < 16 || head_dim > kMostHead || head_dim % 16 != 0 ||
+                               rotated < 0 || rotated > out || rotated % head_dim != 0))
+    return fmt::format(
+        "head_dim: expected a multiple of 16 up to {}, and whole heads rotated, got {} and {} "
+        "columns",
+        kMostHead, head_dim, rotated);
   if (std::string text = codegen::problem_of(steps); !text.empty()) return text;
   if (!(epsilon >= 0)) return fmt::format("epsilon: expected 0 or more, got {}", epsilon);
   // The copy engine's rows begin at multiples of 16 bytes; its positions are 32-bit.

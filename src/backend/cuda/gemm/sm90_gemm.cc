@@ -17,7 +17,8 @@ const Kernel& kernel_of(const GemmProblem& problem, const GemmConfig& config,
   const std::string reason = problem.unsupported();
   STOF_CHECK(reason.empty(), kUnsupported, "{}: {}", problem.describe(), reason);
   STOF_CHECK(config.element == problem.element && config.steps == problem.steps &&
-                 config.bias == problem.bias,
+                 config.bias == problem.bias && config.gamma == problem.gamma &&
+                 config.rope_dim == problem.rope_dim(),
              kInvalidArgument, "{}: configuration {} is for other steps or element types",
              problem.describe(), config.name());
   STOF_CHECK(device.facts().target() == "sm_90a", kUnsupported,
@@ -111,12 +112,15 @@ Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
                   operands.beta,
                   operands.row_scale,
                   operands.statistics,
+                  operands.positions,
+                  operands.frequencies,
                   narrow(p.rows),
                   narrow(p.out),
                   narrow(ceil_div(p.in, 64)),
                   narrow(tiles_m),
                   narrow(tiles_n),
                   narrow(band_rows / config_.tile_m),
+                  narrow(p.rotated),
                   static_cast<float>(p.epsilon)};
   return call;
 }

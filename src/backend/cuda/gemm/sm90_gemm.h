@@ -22,8 +22,8 @@ class Sm90GemmCall {
   friend class Sm90Gemm;
   // Mirror of GemmParams in kernels/gemm/sm90/config.cuh.
   struct Params {
-    CUdeviceptr bias, gamma, beta, row_scale, statistics;
-    std::int32_t rows, columns, k_blocks, tiles_m, tiles_n, band;
+    CUdeviceptr bias, gamma, beta, row_scale, statistics, positions, frequencies;
+    std::int32_t rows, columns, k_blocks, tiles_m, tiles_n, band, rotated;
     float epsilon;
   };
   const Kernel* kernel_ = nullptr;

@@ -40,31 +40,40 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
   problem.out = weight.shape[0];
   problem.x_stride = stride(product.x);
   problem.y_stride = stride(product.y);
-  // Bias, gamma and beta are weights of one type.
-  bool typed = false;
-  const auto take_vector = [&](ValueId id, ValueId* taken) {
-    const DType dtype = graph.value(id).dtype;
-    const bool good =
-        *taken == kNoId && is_weight(graph, id) &&
-        (typed ? dtype == problem.bias : dtype == x.dtype || dtype == DType::kFloat32);
-    problem.bias = dtype;
-    typed = true;
+  // Of elements or float32: the bias, and gamma with beta.
+  const auto take_vector = [&](ValueId id, ValueId* taken, DType* dtype) {
+    if (*taken != kNoId || !is_weight(graph, id)) return false;
     *taken = id;
-    return good;
+    *dtype = graph.value(id).dtype;
+    return *dtype == x.dtype || *dtype == DType::kFloat32;
   };
   for (const fusion::EpilogueStep& step : segment.steps) switch (step.step) {
       case Step::kBias:
-        if (!take_vector(step.operand, &product.bias)) return std::nullopt;
+        if (!take_vector(step.operand, &product.bias, &problem.bias)) return std::nullopt;
         problem.steps.push_back(GemmStep::kBias);
         break;
       case Step::kLayerNorm:
       case Step::kRmsNorm: {
         const bool layer = step.step == Step::kLayerNorm;
-        if (!take_vector(step.operand, &product.gamma) ||
-            (layer && !take_vector(step.operand2, &product.beta)))
+        DType beta = DType::kFloat32;
+        if (!take_vector(step.operand, &product.gamma, &problem.gamma) ||
+            (layer && (!take_vector(step.operand2, &product.beta, &beta) || beta != problem.gamma)))
           return std::nullopt;
         problem.steps.push_back(layer ? GemmStep::kLayerNorm : GemmStep::kRmsNorm);
         problem.epsilon = step.epsilon;
+        break;
+      }
+      case Step::kRope: {
+        const graph::Attributes& a = graph.op(step.op).attributes;
+        // Positions are read before the kernel before has ended: none of them may make them.
+        if (graph.value(step.operand).kind != graph::ValueKind::kInput ||
+            !is_weight(graph, step.operand2))
+          return std::nullopt;
+        problem.steps.push_back(GemmStep::kRope);
+        problem.head_dim = a.head_dim;
+        problem.rotated = (a.heads + a.kv_heads) * a.head_dim;
+        product.positions = step.operand;
+        product.frequencies = step.operand2;
         break;
       }
       case Step::kGate:  // of the product's own halves, gates first
@@ -121,6 +130,8 @@ GemmOperands operands_of(const Graph& graph, const Product& product,
   operands.residual = address(product.residual);
   operands.gamma = address(product.gamma);
   operands.beta = address(product.beta);
+  operands.positions = address(product.positions);
+  operands.frequencies = address(product.frequencies);
   return operands;
 }
 

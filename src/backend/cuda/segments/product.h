@@ -10,8 +10,9 @@ namespace stof::cuda {
 
 struct Product {
   GemmProblem problem;
-  graph::ValueId x, weight, y, bias = graph::kNoId, residual = graph::kNoId, gamma = graph::kNoId,
-                               beta = graph::kNoId;
+  graph::ValueId x, weight, y;
+  graph::ValueId bias = graph::kNoId, residual = graph::kNoId, gamma = graph::kNoId,
+                 beta = graph::kNoId, positions = graph::kNoId, frequencies = graph::kNoId;
 };
 
 /// None where the kernels have no such step or operand.

@@ -29,6 +29,7 @@ struct Program {
   std::vector<ValueId> operands;
   float epsilon = 0;
   codegen::RowHeads heads;
+  std::int64_t skipped = 0;  ///< columns of the first operand that nothing is done with
 };
 
 RowStep activation_of(Step step) {
@@ -60,6 +61,12 @@ class Translator {
     program_.element = running.dtype;
     program_.rows = running.shape[0];
     program_.width = running.shape[1];
+    // A store into a cache by itself reads keys and values alone.
+    if (!tables && segment_.steps[0].step == Step::kCacheStore) {
+      const graph::Attributes& a = first.attributes;
+      program_.skipped = a.heads * a.head_dim;
+      program_.width -= program_.skipped;
+    }
     if (tables) {
       load_table(first.inputs[0], first.inputs[1]);
       if (first.inputs.size() > 2) load_table(first.inputs[2], first.inputs[3]);
@@ -96,8 +103,9 @@ class Translator {
     const Dims& base = graph_.value(graph_.storage(id)).shape;
     const std::int64_t columns = step == RowStep::kScale ? 1 : program_.width;
     const std::int64_t stride = base[base.rank() - 1];
+    const std::int64_t skipped = program_.operands.empty() ? program_.skipped : 0;
     good_ = good_ && is_bound(id) && value.dtype == program_.element && shape.rank() == 2 &&
-            shape[1] == columns && (shape[0] == program_.rows || shape[0] == 1) &&
+            shape[1] == columns + skipped && (shape[0] == program_.rows || shape[0] == 1) &&
             (columns == 1 || (stride % 8 == 0 && value.view_column % 8 == 0));
     instruction(step, {id});
   }
@@ -167,7 +175,7 @@ class Translator {
         const graph::Attributes& a = graph_.op(step.op).attributes;
         stored_ = true;
         set_heads(a);
-        program_.heads.cached = static_cast<int>(a.heads * a.head_dim);
+        program_.heads.cached = static_cast<int>(a.heads * a.head_dim - program_.skipped);
         return instruction(RowStep::kStoreCache, {step.operand, segment_.outputs[0]});
       }
       default:
@@ -249,6 +257,7 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
     const Matrix matrix = matrix_of(graph, bindings, program.operands[i]);
     operands[i] = {matrix.data, matrix.stride};
   }
+  operands[0].data += static_cast<CUdeviceptr>(program.skipped) * dtype_bytes(program.element);
   return std::make_unique<Rows>(RowProgram(config, device), operands, program.rows,
                                 program.epsilon);
 }

@@ -29,6 +29,7 @@ void explain_model(const ModelOptions& options) {
   const tune::Database database = tune::Database::standard();
   std::optional<tune::TunedScheme> tuned;
   if (!options.untuned) tuned = load_tuned(problem, database, device->environment());
+  if (tuned) revalidate(problem, *device, *tuned);  // as what runs it would
   const tune::Explanation explanation = explain(problem, *device, database, tuned);
   if (!options.html.empty()) write_file(options.html, explanation.to_html());
   if (!options.trace.empty()) write_file(options.trace, explanation.to_trace());

@@ -42,9 +42,9 @@ std::string progress_line(const tune::Progress& progress) {
 
 /// This program once more, as the process that measures.
 std::vector<std::string> worker_command(const ModelArguments& model) {
-  std::vector<std::string> command = {"/proc/self/exe", "tune",       "--worker", "--shape",
-                                      model.shape,      "--mask",     model.mask, "--device",
-                                      model.device,     "--dtype",    model.dtype};
+  std::vector<std::string> command = {"/proc/self/exe", "tune",    "--worker", "--shape",
+                                      model.shape,      "--mask",  model.mask, "--device",
+                                      model.device,     "--dtype", model.dtype};
   const auto add = [&](const char* option, std::int64_t value) {
     if (value <= 0) return;
     command.emplace_back(option);
@@ -59,9 +59,9 @@ std::vector<std::string> worker_command(const ModelArguments& model) {
 
 /// Batches of one number of rows.
 struct BatchesOfRows {
-  std::int64_t rows = 0;            ///< that a session computes
+  std::int64_t rows = 0;               ///< that a session computes
   std::int64_t texts = 0, tokens = 0;  ///< of the first such batch
-  std::int64_t weight = 0;          ///< rows of all such batches
+  std::int64_t weight = 0;             ///< rows of all such batches
 };
 
 /// As encoders make them: longest texts first.
@@ -134,8 +134,9 @@ void tune_missing(const ModelArguments& arguments, const std::vector<std::int64_
   for (std::size_t i = 0; i < missing.size() && !interrupted; ++i) {
     const double left = budget_seconds - watch.seconds();
     if (left <= 0) {
-      write_note(fmt::format("the tuning budget is spent: {} numbers of rows use the nearest record",
-                             missing.size() - i));
+      write_note(
+          fmt::format("the tuning budget is spent: {} numbers of rows use the nearest record",
+                      missing.size() - i));
       return;
     }
     const tune::TuneResult result =

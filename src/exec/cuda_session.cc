@@ -129,10 +129,20 @@ CudaSession::~CudaSession() {
   }
 }
 
+std::vector<fusion::Choice> first_cuda_candidates(const Graph& graph,
+                                                  const fusion::Segment& segment,
+                                                  const cuda::Device& device,
+                                                  const Allows& allows) {
+  const auto candidates_of = [&](const Graph& g, const fusion::Segment& s, const Allows& families) {
+    return cuda::first_candidates(g, s, device, families);
+  };
+  return installed_candidates(candidates_of, "cublaslt", graph, segment, allows);
+}
+
 fusion::Scheme untuned_cuda_scheme(const Graph& graph, const cuda::Device& device,
                                    const FuseSwitches& switches) {
   const CandidatesOf candidates_of = [&](const Graph& g, const fusion::Segment& segment) {
-    return cuda::first_candidates(
+    return first_cuda_candidates(
         g, segment, device, [&](const std::string& family) { return switches.allows(family); });
   };
   if (device.facts().major != 9 || !switches.allows("gemm_sm90"))
@@ -165,19 +175,20 @@ ExecutionPlan CudaSession::plan(std::int64_t rows) const {
           std::move(graph), options, [&](const Graph& g, const fusion::Segment& segment) {
             const auto choice = tuned->choices.find(segment_hash(g, segment));
             if (choice != tuned->choices.end() && allows(choice->second.family)) {
+              // Its library is installed: revalidate() has run it.
               std::vector<fusion::Choice> list = cuda::first_candidates(
                   g, segment, device_,
                   [&](const std::string& family) { return family == choice->second.family; });
               if (std::find(list.begin(), list.end(), choice->second) != list.end()) return list;
             }
-            return cuda::first_candidates(g, segment, device_, allows);
+            return first_cuda_candidates(g, segment, device_, allows);
           });
     }
   }
   if (!options.scheme && graph.num_layers() > 0)
     options.scheme = untuned_cuda_scheme(graph, device_, options.switches);
   return make_plan(std::move(graph), options, [&](const Graph& g, const fusion::Segment& segment) {
-    return cuda::first_candidates(g, segment, device_, allows);
+    return first_cuda_candidates(g, segment, device_, allows);
   });
 }
 

@@ -31,6 +31,12 @@ class CudaWeights {
   std::map<std::string, cuda::CUdeviceptr> addresses_;
 };
 
+/// cuda::first_candidates() of the families that are allowed, cuBLASLt's only where it is
+/// installed.
+std::vector<fusion::Choice> first_cuda_candidates(const graph::Graph& graph,
+                                                  const fusion::Segment& segment,
+                                                  const cuda::Device& device, const Allows& allows);
+
 /// The scheme that runs untuned: on Hopper every product with all that follows it but norms, else
 /// the initial one; as far as it runs.
 fusion::Scheme untuned_cuda_scheme(const graph::Graph& graph, const cuda::Device& device,

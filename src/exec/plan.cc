@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "exec/arena.h"
 
@@ -169,6 +171,24 @@ std::vector<PlannedSegment> choose_segments(const Graph& graph, const Scheme& sc
     planned.push_back({std::move(segment), found->second, hash});
   }
   return planned;
+}
+
+std::vector<Choice> installed_candidates(const CandidatesOfFamilies& candidates_of,
+                                         const std::string& library_family, const Graph& graph,
+                                         const fusion::Segment& segment, const Allows& allows) {
+  try {
+    return candidates_of(graph, segment, allows);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound || !allows(library_family)) throw;
+    std::vector<Choice> others = candidates_of(graph, segment, [&](const std::string& family) {
+      return family != library_family && allows(family);
+    });
+    if (others.empty() && segment.first == segment.last) throw;
+    static std::once_flag said;
+    std::call_once(said,
+                   [&] { log_warn("{}; products run without {}", error.what(), library_family); });
+    return others;
+  }
 }
 
 Scheme runnable_scheme(const Graph& graph, const Scheme& scheme, const CandidatesOf& candidates_of,

@@ -35,6 +35,23 @@ struct ArenaSlot {
 using CandidatesOf =
     std::function<std::vector<fusion::Choice>(const graph::Graph&, const fusion::Segment&)>;
 
+/// Whether a family may be used.
+using Allows = std::function<bool(const std::string& family)>;
+
+/// What a backend's families offer that `allows` holds for. Throws NotFound where the library of
+/// one is not installed.
+using CandidatesOfFamilies = std::function<std::vector<fusion::Choice>(
+    const graph::Graph&, const fusion::Segment&, const Allows&)>;
+
+/// The same where the library of `library_family` may be missing: what the others offer then, with
+/// one line of warning a process, and none of a segment that they can't run, which is then cut.
+/// Throws the NotFound where that is a single operator.
+std::vector<fusion::Choice> installed_candidates(const CandidatesOfFamilies& candidates_of,
+                                                 const std::string& library_family,
+                                                 const graph::Graph& graph,
+                                                 const fusion::Segment& segment,
+                                                 const Allows& allows);
+
 /// Choices by segment_hash(), as tuning found them.
 using Choices = std::map<Fingerprint, fusion::Choice>;
 

@@ -100,7 +100,14 @@ class CudaDevice : public Device {
 
   std::vector<fusion::Choice> candidates(const graph::Graph& graph,
                                          const fusion::Segment& segment) override {
-    return cuda::candidates(graph, segment, device_);
+    try {
+      return cuda::candidates(graph, segment, device_);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kNotFound) throw;
+      // Without cuBLASLt, by what there is of ours.
+      return exec::first_cuda_candidates(graph, segment, device_,
+                                         [](const std::string&) { return true; });
+    }
   }
 
   fusion::Scheme untuned_scheme(const graph::Graph& graph) override {

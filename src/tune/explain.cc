@@ -197,6 +197,7 @@ Explanation explain(const TuningProblem& problem, Device& device, const Database
   result.mask_picture = tile_picture(problem.batch);
   Partition before = rules;
   if (tuned) {
+    result.notes = tuned->notes;
     const Record& record = tuned->found.record;
     result.curve = record.curve;
     result.measured_pass_us = record.microseconds;
@@ -212,7 +213,12 @@ Explanation explain(const TuningProblem& problem, Device& device, const Database
     if (tuned && known != tuned->choices.end()) {
       choice = known->second;
     } else {
-      const auto candidates = facts.candidates(range);
+      auto candidates = facts.candidates(range);
+      if (tuned) {
+        const auto rejected =
+            tuned->rejected.find(segment_hash(strip.graph(), strip.segment(range)));
+        if (rejected != tuned->rejected.end()) std::erase(candidates, rejected->second);
+      }
       STOF_CHECK(!candidates.empty(), kUnsupported, "operators {}: nothing here runs them",
                  strip.operators(range));
       choice = candidates.front();
@@ -248,6 +254,7 @@ std::string Explanation::to_text() const {
   if (measured_pass_us > 0)
     text += fmt::format("pass     {}, untuned {}\n", human_duration(measured_pass_us * 1e-6),
                         human_duration(untuned_pass_us * 1e-6));
+  for (const std::string& note : notes) text += fmt::format("note     {}\n", note);
   std::vector<std::vector<std::string>> rows = {{"", "operator", "name", "kernel", "parameters",
                                                  "predicted us", "measured us", "of roofline"}};
   bool in_layer = false;
@@ -294,6 +301,7 @@ std::string Explanation::to_json() const {
                                  {"device", device},
                                  {"scheme", scheme},
                                  {"source", source},
+                                 {"notes", notes},
                                  {"layers", num_layers},
                                  {"pass_us", pass_us},
                                  {"measured_pass_us", measured_pass_us},

@@ -33,10 +33,11 @@ struct ExplainedBoundary {
 };
 
 struct Explanation {
-  std::string model;   ///< "12 layers of 14 operators, 4096 rows, mask all"
-  std::string device;  ///< of the environment
-  std::string scheme;  ///< fusion::Scheme::hex()
-  std::string source;  ///< "tuned in 12.3 s" or "not tuned; ..."
+  std::string model;               ///< "12 layers of 14 operators, 4096 rows, mask all"
+  std::string device;              ///< of the environment
+  std::string scheme;              ///< fusion::Scheme::hex()
+  std::string source;              ///< "tuned in 12.3 s" or "not tuned; ..."
+  std::vector<std::string> notes;  ///< what of the record is not used, and why
   int num_layers = 0;
   std::vector<ExplainedSegment> segments;  ///< of the strip, in order
   std::vector<ExplainedBoundary> boundaries;

@@ -207,6 +207,7 @@ std::string Explanation::to_html() const {
     html += fmt::format("<p>A forward pass takes {} tuned, {} untuned.</p>\n",
                         human_duration(measured_pass_us * 1e-6),
                         human_duration(untuned_pass_us * 1e-6));
+  for (const std::string& note : notes) html += fmt::format("<p>{}</p>\n", escaped(note));
   html += "<h2>Segments</h2>\n" + segment_table(*this);
   html += "<h2>Timeline of a forward pass</h2>\n" + timeline(*this);
   html += "<h2>A layer before and after tuning</h2>\n" + schemes(*this);

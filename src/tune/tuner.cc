@@ -86,6 +86,12 @@ Record segment_record(const std::string& key, const SegmentMemo& segment, const 
   return record;
 }
 
+std::string note_of(const TunedScheme& tuned, const fusion::Choice& choice, const Strip& strip,
+                    Range range, const std::string& fault) {
+  return fmt::format("tuning record {}: {} is not used for {}: {}", tuned.found.record.key,
+                     choice.text(), strip.operators(range), fault);
+}
+
 double pass_us(const ComparedPlan& entry) {
   return entry.timed && entry.end_to_end.ok() ? entry.end_to_end.microseconds : entry.sum_us;
 }
@@ -234,12 +240,12 @@ void revalidate(const TuningProblem& problem, const std::function<Device&()>& de
         if (error.code() == ErrorCode::kOutOfMemory || error.code() == ErrorCode::kCuda) throw;
         fault = error.what();
       }
-      verdict = known.emplace(std::pair(range, choice->second), fault.empty()).first;
-      if (!fault.empty())
-        log_warn("tuning record {}: {} is not used for {}: {}", tuned.found.record.key,
-                 choice->second.text(), strip.operators(range), fault);
+      verdict = known.emplace(std::pair(range, choice->second), fault).first;
+      if (!fault.empty()) log_warn("{}", note_of(tuned, choice->second, strip, range, fault));
     }
-    if (!verdict->second) tuned.rejected.insert(tuned.choices.extract(choice));
+    if (verdict->second.empty()) continue;
+    tuned.notes.push_back(note_of(tuned, choice->second, strip, range, verdict->second));
+    tuned.rejected.insert(tuned.choices.extract(choice));
   }
 }
 

@@ -77,8 +77,9 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
 struct TunedScheme {
   fusion::Scheme scheme;
   exec::Choices choices;
-  exec::Choices rejected;  ///< by revalidate()
-  std::int64_t rows = 0;   ///< that were tuned for
+  exec::Choices rejected;          ///< by revalidate()
+  std::vector<std::string> notes;  ///< what was rejected and why, a line each
+  std::int64_t rows = 0;           ///< that were tuned for
   FoundRecord found;
 };
 std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Database& database,
@@ -87,8 +88,9 @@ std::optional<TunedScheme> load_tuned(const TuningProblem& problem, const Databa
 /// What load_tuned() looks at for this model, at any number of rows, read now.
 Database records_of_model(const TuningProblem& problem, const Database& database);
 
-/// Whether a choice was right for a segment of a model, so that each is run once.
-using Verdicts = std::map<std::pair<Range, fusion::Choice>, bool>;
+/// What is wrong with a choice for a segment of a model, empty where it is right, so that each is
+/// run once.
+using Verdicts = std::map<std::pair<Range, fusion::Choice>, std::string>;
 
 /// Runs what was loaded on 5 rows and on 261, compares every element, and drops every choice whose
 /// numbers are wrong, that writes where it may not, or that does not run, with one line each: a

@@ -23,8 +23,6 @@ constexpr std::byte kGuardByte{0xA5};
 constexpr std::int64_t kMaxReferenceRows = 128;
 /// Any number; the same contents for every candidate.
 constexpr std::uint64_t kSeed = 7;
-/// Elements of the tuned rows that are compared with another candidate's at most.
-constexpr std::int64_t kMaxComparedElements = 8 << 20;
 
 /// Of an element: relative to itself, and to the root mean square of all. Segments keep what they
 /// pass on inside in float32 or round it, as the parts of a library do.
@@ -54,40 +52,65 @@ Tensor to_float(const Tensor& tensor) {
                                            : Tensor::converted(tensor.view(), DType::kFloat32);
 }
 
-/// Every `step`-th row of `got` against `expected`, whose rows repeat.
-std::string compare(const std::string& name, const Tensor& got, const Tensor& expected, DType dtype,
-                    std::int64_t step) {
-  const std::int64_t columns = got.shape()[got.shape().rank() - 1];
-  const std::int64_t count = got.size() / columns, period = expected.size() / columns;
-  const auto a = got.as<float>();
-  const auto b = expected.as<float>();
-  double sum = 0;
-  for (const float x : b) sum += static_cast<double>(x) * x;
-  const double scale = std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, b.size())));
-  const double limit = tolerance(dtype);
-  for (std::int64_t row = 0; row < count; row += step) {
-    for (std::int64_t column = 0; column < columns; ++column) {
-      const double x = a[static_cast<std::size_t>(row * columns + column)];
-      const double y = b[static_cast<std::size_t>(row % period * columns + column)];
-      if (std::abs(x - y) <= limit * (std::abs(y) + scale)) continue;
-      return fmt::format("value \"{}\": {:g} at [{}, {}], expected {:g}", name, x, row, column, y);
-    }
+/// Rows of a value that a candidate computed, against what they should be.
+class Comparison {
+ public:
+  /// Rows of `expected` (float32) repeat; without, only whether all are numbers is looked at.
+  Comparison(const graph::Value& value, const Tensor& got, const Tensor* expected)
+      : value_(value),
+        got_(got),
+        expected_(expected),
+        columns_(got.shape()[got.shape().rank() - 1]),
+        rows_(got.size() / columns_),
+        period_(expected == nullptr ? rows_ : expected->size() / columns_) {
+    if (expected == nullptr) return;
+    double sum = 0;
+    for (const float x : expected->as<float>()) sum += static_cast<double>(x) * x;
+    scale_ = std::sqrt(sum / static_cast<double>(std::max<std::int64_t>(1, expected->size())));
   }
-  return "";
-}
 
-/// First element that is no number.
-std::string find_nan(const std::string& name, const Tensor& got) {
-  const auto elements = got.as<float>();
-  const std::int64_t columns = got.shape()[got.shape().rank() - 1];
-  for (std::size_t i = 0; i < elements.size(); ++i)
-    if (!std::isfinite(elements[i])) {
-      const auto at = static_cast<std::int64_t>(i);
-      return fmt::format("value \"{}\": {:g} at [{}, {}], or not written", name, elements[i],
-                         at / columns, at % columns);
+  /// The first fault, or nothing.
+  std::string fault() const {
+    const auto row_bytes = static_cast<std::size_t>(columns_) * dtype_bytes(got_.dtype());
+    const auto* const bytes = static_cast<const std::byte*>(got_.data());
+    const auto at = [&](std::int64_t row) {
+      return bytes + static_cast<std::size_t>(row) * row_bytes;
+    };
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      // Equal to the last bit to one that was found right.
+      if (row >= period_ && std::memcmp(at(row), at(row - period_), row_bytes) == 0) continue;
+      std::string found = fault_of(row, at(row));
+      if (!found.empty()) return found;
     }
-  return "";
-}
+    return "";
+  }
+
+ private:
+  std::string fault_of(std::int64_t row, const void* data) const {
+    const Tensor numbers = to_float(Tensor::copy_of({data, got_.dtype(), {columns_}}));
+    const auto x = numbers.as<float>();
+    const float* const y =
+        expected_ == nullptr ? nullptr : expected_->as<float>().data() + row % period_ * columns_;
+    const double limit = tolerance(got_.dtype());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!std::isfinite(x[i]))
+        return fmt::format("value \"{}\": {:g} at [{}, {}], or not written", value_.name, x[i], row,
+                           i);
+      if (y == nullptr) continue;
+      const double apart = std::abs(static_cast<double>(x[i]) - y[i]);
+      if (apart > limit * (std::abs(y[i]) + scale_))
+        return fmt::format("value \"{}\": {:g} at [{}, {}], expected {:g}", value_.name, x[i], row,
+                           i, y[i]);
+    }
+    return "";
+  }
+
+  const graph::Value& value_;
+  const Tensor& got_;
+  const Tensor* expected_;
+  std::int64_t columns_, rows_, period_;
+  double scale_ = 0;
+};
 
 }  // namespace
 
@@ -272,21 +295,19 @@ std::string Validator::check_case(Case& c, Range range, const fusion::Choice& ch
   std::vector<Tensor> computed;
   for (std::size_t i = 0; i < segment.outputs.size(); ++i) {
     const graph::Value& value = graph.value(segment.outputs[i]);
-    Tensor got(value.dtype, value.shape);
+    Tensor& got = computed.emplace_back(value.dtype, value.shape);
     const Buffer& buffer = buffers.at(graph.storage(segment.outputs[i]));
     STOF_ASSERT(buffer.bytes == got.bytes());
     device_.download(got.data(), buffer.memory.get(), buffer.bytes);
-    computed.push_back(to_float(got));
-    std::string fault = find_nan(value.name, computed.back());
-    if (fault.empty() && !expected.empty())
-      fault = compare(value.name, computed.back(), expected[i], value.dtype, 1);
-    if (fault.empty() && !accepted.empty())
-      fault = compare(value.name, computed.back(), accepted[i], value.dtype,
-                      1 + computed.back().size() / kMaxComparedElements);
+    const Tensor* const known = !expected.empty()   ? &expected[i]
+                                : !accepted.empty() ? &accepted[i]
+                                                    : nullptr;
+    std::string fault = Comparison(value, got, known).fault();
     if (!fault.empty()) return fault;
   }
   // Of use where there is nothing better to compare the next one with.
-  if (expected.empty() && accepted.empty()) accepted = std::move(computed);
+  if (expected.empty() && accepted.empty())
+    for (const Tensor& tensor : computed) accepted.push_back(to_float(tensor));
   return "";
 }
 

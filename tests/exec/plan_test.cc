@@ -12,6 +12,7 @@
 #include "backend/cpu/segments/segments.h"
 #include "exec/arena.h"
 #include "exec/batch.h"
+#include "fusion/initial.h"
 #include "model/bert_graph.h"
 #include "stof/error.h"
 
@@ -156,6 +157,16 @@ TEST(Plan, RefusesASchemeThatNothingRuns) {
   EXPECT_EQ(cut, fusion::Scheme::from_sizes({2, 1, 3, 1, 3, 3, 1}));
 }
 
+/// What the error says that the call throws.
+std::string message(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST(FuseSwitches, TurnFusionAndFamiliesOff) {
   const ExecutionPlan off = make_plan(tiny_graph(), options_of("off"), cpu::candidates);
   EXPECT_EQ(off.segments().size(), static_cast<std::size_t>(tiny_graph().num_operators()));
@@ -164,17 +175,38 @@ TEST(FuseSwitches, TurnFusionAndFamiliesOff) {
   EXPECT_FALSE(switches.allows("row"));
   EXPECT_FALSE(switches.allows("gemm_sm90"));
   EXPECT_TRUE(switches.allows("onednn"));
-  const auto message = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   EXPECT_THAT(message([] { FuseSwitches::parse("of"); }), HasSubstr("got \"of\""));
   EXPECT_THAT(message([] { make_plan(tiny_graph(), options_of("-onednn"), cpu::candidates); }),
               HasSubstr("STOF_FUSE leaves families out"));
+}
+
+TEST(InstalledCandidates, LeaveOutALibraryThatIsMissing) {
+  const graph::Graph graph = tiny_graph();
+  const auto all = [](const std::string&) { return true; };
+  // "library" offers everything and is not here; "own" runs two operators at most.
+  const CandidatesOfFamilies candidates_of = [](const graph::Graph&, const fusion::Segment& segment,
+                                                const Allows& allows) {
+    if (allows("library")) throw Error(ErrorCode::kNotFound, "library: planted: not installed");
+    std::vector<fusion::Choice> list;
+    if (allows("own") && segment.last <= segment.first + 1) list.push_back({"own", {}});
+    return list;
+  };
+  ::testing::internal::CaptureStderr();
+  const auto of = [&](const Allows& allows) {
+    return [&](const graph::Graph& g, const fusion::Segment& segment) {
+      return installed_candidates(candidates_of, "library", g, segment, allows);
+    };
+  };
+  const fusion::Scheme scheme = runnable_scheme(graph, fusion::initial_scheme(graph), of(all));
+  for (const auto& [first, last] : scheme.segments()) EXPECT_LE(last, first + 1);
+  for (const PlannedSegment& planned : choose_segments(graph, scheme, of(all)))
+    EXPECT_EQ(planned.choice.family, "own");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "stof: warning: library: planted: not installed; products run without library\n");
+  // Where nothing of ours runs an operator, what is missing is the error.
+  const auto nothing = [](const std::string& family) { return family == "library"; };
+  EXPECT_THAT(message([&] { of(nothing)(graph, fusion::make_segment(graph, 0, 0)); }),
+              HasSubstr("not installed"));
 }
 
 TEST(BucketRows, PadsByAnEighthAtMostToFewSizes) {

@@ -19,6 +19,7 @@
 #include "model/tuned.h"
 #include "stof/error.h"
 #include "tune/cpu_device.h"
+#include "tune/explain.h"
 #include "tune/worker.h"
 
 namespace stof::tune {
@@ -291,6 +292,13 @@ TEST_F(Tuner, DropsChoicesWhoseNumbersAreWrongWhenLoaded) {
   for (const auto& [hash, choice] : tuned.choices) EXPECT_NE(choice.family, "unwritten");
   EXPECT_EQ(tuned.choices.size() + tuned.rejected.size(), count);
   for (const auto& [hash, choice] : tuned.rejected) EXPECT_EQ(choice.family, "unwritten");
+  // What explain draws is what runs then, and it says so.
+  const Explanation shown = explain(small_problem(), device, database, tuned);
+  ASSERT_THAT(shown.notes, SizeIs(tuned.rejected.size()));
+  EXPECT_THAT(shown.to_text(), HasSubstr("unwritten chunk="));
+  EXPECT_THAT(shown.to_text(), HasSubstr(" is not used for "));
+  for (const ExplainedSegment& segment : shown.segments)
+    EXPECT_NE(segment.choice.family, "unwritten");
 
   // As if parameters were missing.
   const auto with_products_by = [&](const char* family) {

@@ -433,35 +433,25 @@ TEST_F(Tuner, WaitsForEveryChildAndClosesItsSockets) {
   };
   EXPECT_THROW(Worker(fork_child(broken), {}), Error);
   EXPECT_THROW(Worker(execute_child({"/nowhere/stof"}), {}), Error);
-  // One that answers something else, and stays.
-  const StartChild talker = [] {
-    int ends[2];
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      const char answer[] = "\x02\0\0\0no";
-      static_cast<void>(::write(ends[1], answer, sizeof(answer) - 1));
-      ::pause();
-      ::_exit(0);
-    }
-    ::close(ends[1]);
-    return ChildProcess{pid, ends[0]};
-  };
-  EXPECT_THROW(Worker(talker, {}), Error);
-  // One that closes the socket, and stays.
-  const StartChild silent = [] {
-    int ends[2];
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::close(ends[0]);
+  const auto child_that = [](const std::function<void(int)>& body) -> StartChild {
+    return [body] {
+      int ends[2];
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        ::close(ends[0]);
+        body(ends[1]);
+        ::pause();  // stays
+      }
       ::close(ends[1]);
-      ::pause();
-      ::_exit(0);
-    }
-    ::close(ends[1]);
-    return ChildProcess{pid, ends[0]};
+      return ChildProcess{pid, ends[0]};
+    };
   };
+  const StartChild silent = child_that([](int socket) { ::close(socket); });
+  const StartChild talker = child_that([](int socket) {
+    EXPECT_EQ(::write(socket, "\x02\0\0\0no", 6), 6);  // length and text
+  });
+  EXPECT_THROW(Worker(talker, {}), Error);
   EXPECT_THROW(Worker(silent, {}), Error);
   {
     WorkerOptions limits;

@@ -200,6 +200,7 @@ Explanation explain(const TuningProblem& problem, Device& device, const Database
     result.notes = tuned->notes;
     const Record& record = tuned->found.record;
     result.curve = record.curve;
+    result.search_seconds = record.seconds;
     result.measured_pass_us = record.microseconds;
     result.untuned_pass_us = record.untuned_microseconds;
     before = strip.partition(fusion::Scheme::from_text(record.untuned_scheme));

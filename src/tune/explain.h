@@ -46,6 +46,7 @@ struct Explanation {
   double untuned_pass_us = 0;                              ///< the same without tuning
   std::vector<std::vector<std::string>> untuned_segments;  ///< operators of each, of a layer
   std::vector<std::pair<double, double>> curve;            ///< seconds, microseconds
+  double search_seconds = 0;                               ///< until the search ended
   std::string mask_text;
   std::string mask_picture;  ///< a PNG file's bytes: tiles of the longest sequence
 

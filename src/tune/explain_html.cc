@@ -167,7 +167,7 @@ std::string search_curve(const Explanation& explanation) {
   if (explanation.curve.empty())
     return "<p class=q>There was no search yet: stof tune makes one.</p>\n";
   constexpr double kWidth = 600, kHeight = 200, kLeft = 80, kBottom = 24;
-  double last = 1e-9, high = 0, low = HUGE_VAL;
+  double last = std::max(explanation.search_seconds, 1e-9), high = 0, low = HUGE_VAL;
   for (const auto& [seconds, us] : explanation.curve) {
     last = std::max(last, seconds);
     high = std::max(high, us);
@@ -183,6 +183,7 @@ std::string search_curve(const Explanation& explanation) {
       points += fmt::format("{:.1f},{:.1f} ", x(seconds), y(explanation.curve[i - 1].second));
     points += fmt::format("{:.1f},{:.1f} ", x(seconds), y(us));
   }
+  points += fmt::format("{:.1f},{:.1f}", x(last), y(explanation.curve.back().second));
   return fmt::format(
       "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" font-size=\"12\" role=\"img\" "
       "aria-label=\"best pass so far during the search\">\n"

@@ -81,9 +81,9 @@ class Torch(Framework):
         return bool(self._torch.cuda.is_available())
 
     def scope(self, ordinal: int) -> Any:
-        """Makes a GPU torch's current device, and the one before it again on leaving. Without a GPU
-        nothing, so that the library says what is missing."""
-        if not self.has_gpu():
+        """Makes a GPU torch's current device, and the one before it again on leaving. Nothing where there
+        is no such GPU, so that the library says what is missing."""
+        if not self.has_gpu() or ordinal >= self._torch.cuda.device_count():
             return nullcontext()
         return self._torch.cuda.device(ordinal)
 

@@ -1,5 +1,7 @@
 """torch's own BlockMask: block lists that are narrower than mask_mod, slices, ragged ends."""
 
+import inspect
+
 import pytest
 import torch
 from torch.nn.attention import flex_attention as torch_flex
@@ -10,6 +12,9 @@ from stof import InvalidArgument
 from stof.compat.flex import BlockMask, create_block_mask, flex_attention, noop_mask
 from mask_zoo import MASKS
 from zoo import Case, causal_mod, on_device
+
+MARKS_SLICES = hasattr(torch_flex, "_sliced_mask_mod_error")
+CHECKS_LISTS = "compute_q_blocks" not in inspect.signature(BlockMask.from_kv_blocks).parameters
 
 
 def seen_by_kernels(block_mask, case) -> torch.Tensor:
@@ -105,9 +110,11 @@ def test_slice_of_a_query_block():
         create_block_mask(*case, device=DEVICE, BLOCK_SIZE=16),
         torch_lists(case.mod, case, block_size=16),
     ):
-        sliced = whole[:, :, 4]
+        sliced = whole[:, :, 4 if MARKS_SLICES else slice(4, 5)]
         q, k, v = qkv(case)
-        with pytest.raises(InvalidArgument, match="slicing a BlockMask drops its own"):
+        # Older ones leave no mark on what they slice, but its lists do not fit.
+        said = "slicing a BlockMask drops its own" if MARKS_SLICES else "expected 9 rows of blocks"
+        with pytest.raises(InvalidArgument, match=said):
             flex_attention(q, k, v, block_mask=sliced)
         position = on_device(70)
         sliced.mask_mod = lambda b, h, q, kv: case.mod(b, h, q + position, kv)
@@ -158,6 +165,7 @@ def test_no_block_mask_in_torchs_form():
     assert_close(flex_attention(q, k, v, block_mask=nothing), expected)
 
 
+@pytest.mark.skipif(CHECKS_LISTS, reason="this torch raises when it is given such lists")
 @pytest.mark.parametrize(
     "counts, ids, message",
     [

@@ -197,3 +197,17 @@ def test_wrong_block_lists_are_refused(changed, words):
 def test_wrong_decoding_is_refused(changed, words):
     with pytest.raises((stof.InvalidArgument, stof.Unsupported), match=words):
         stof.DecodePlan(**{**dict(batch=1, max_seq_kv=SEQ), **PROBLEM, **changed})
+
+
+def test_a_gpu_that_is_not_there_is_not_found():
+    missing = torch.cuda.device_count()
+    with pytest.raises(stof.NotFound, match=f"GPU {missing}: this machine has" if ON_GPU else ""):
+        stof.plan(
+            "causal",
+            batch=1,
+            num_heads=1,
+            seq_q=9,
+            head_dim=16,
+            dtype="float16",
+            device=f"cuda:{missing}",
+        )

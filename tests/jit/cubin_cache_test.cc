@@ -1,6 +1,8 @@
 #include "jit/cubin_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -122,6 +124,37 @@ TEST_F(CubinCacheTest, ServesManyWritersAtOnce) {
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(cache().list().size(), 1u);
+}
+
+TEST_F(CubinCacheTest, ServesSixteenProcessesThatStartOnNothing) {
+  constexpr int kProcesses = 16, kKernels = 8;
+  const auto bytes = [](int kernel) { return std::string(1000, static_cast<char>('a' + kernel)); };
+  std::vector<pid_t> writers;
+  for (int p = 0; p < kProcesses; ++p) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid > 0) {
+      writers.push_back(pid);
+      continue;
+    }
+    bool right = true;
+    for (int i = 0; i < kKernels; ++i) {
+      const int kernel = (p + i) % kKernels;  // each begins with another one
+      const CubinKey key{"source " + std::to_string(kernel), "sm_90a", "13.0"};
+      const auto found = cache().load(key);
+      right = right && (!found || *found == bytes(kernel));
+      if (!found) cache().store(key, "kernel", bytes(kernel));
+      right = right && cache().load(key) == bytes(kernel);
+    }
+    ::_exit(right ? 0 : 1);
+  }
+  for (const pid_t pid : writers) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(cache().list().size(), static_cast<std::size_t>(kKernels));
+  for (const CacheEntry& entry : cache().list()) EXPECT_TRUE(entry.valid) << entry.path;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ import numpy as np
 import stof
 from stof import again, masks
 
-ROUNDS, CALLS = 30, 400
+ROUNDS, CALLS = 300, 50  # short rounds, some of which nothing interrupts
 
 
 def microseconds(call):
@@ -46,17 +46,26 @@ def measure(framework, qkv, device):
     plan._run, again.plan_run = idle, lambda: idle
     try:
         result["mocked_run_us"] = microseconds(lambda: plan.run(*qkv))
-        for kept in (mask, masks.causal() & masks.window(6, 0)):
+        many = [mask, *(masks.causal() & masks.window(left, 0) for left in range(8, 19))]
+        longer = [
+            np.concatenate([x, x], 2) if framework == "numpy" else x.repeat(1, 1, 2, 1) for x in qkv
+        ]
+        for kept in many:
             stof.attention(*qkv, kept)
+        stof.attention(*longer, mask)
         for cached in list(stof.cache.plans._plans.values()):
             cached._run = idle
-        # The same mask object; two masks in turn; equal ones, which the plan cache finds by content.
+        # The same mask object; 12 in turn; two lengths in turn; equal masks, found by their content.
         result["mocked_attention_us"] = microseconds(lambda: stof.attention(*qkv, mask))
-        others = itertools.cycle([mask, masks.causal() & masks.window(6, 0)])
-        result["mocked_attention_two_masks_us"] = microseconds(
+        others = itertools.cycle(many)
+        result["mocked_attention_12_masks_us"] = microseconds(
             lambda: stof.attention(*qkv, next(others))
         )
-        equal = itertools.cycle([masks.window(7, 0) & masks.causal() for _ in range(50)])
+        lengths = itertools.cycle([qkv, longer])
+        result["mocked_attention_two_lengths_us"] = microseconds(
+            lambda: stof.attention(*next(lengths), mask)
+        )
+        equal = itertools.cycle([masks.window(7, 0) & masks.causal() for _ in range(100)])
         result["mocked_attention_equal_masks_us"] = microseconds(
             lambda: stof.attention(*qkv, next(equal))
         )

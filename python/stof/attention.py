@@ -70,10 +70,11 @@ def attention(
             scale, softcap = scale_and_softcap(scale, softcap)
     options = (scale, enable_gqa, alignment, softcap, return_lse)
     bare = alibi is bias is sink is position_bias is score_mod is None
-    found = None
+    found = key = None
     if bare and not compiles:
         if plan is None:
-            found = recent.plan_for(mask, options)
+            key = recent.key(mask, q, k)
+            found = recent.plan_for(key, options)
         elif mask is None and options == _DEFAULTS and isinstance(plan, Plan) and plan._equal_heads:
             found = plan
         if found is not None:
@@ -116,7 +117,7 @@ def attention(
     if plan is None:
         plan = _find(framework, q, k, v, mask, enable_gqa, request)
         if bare:
-            recent.keep(mask, options, plan)
+            recent.keep(key, mask, options, plan)
     else:
         if mask is not None or options != _DEFAULTS or not bare or not isinstance(plan, Plan):
             request.check_beside(plan, mask)

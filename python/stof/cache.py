@@ -11,8 +11,8 @@ from .planning import Plan
 
 #: Plans kept for attention() and varlen_attention(); a plan of a GPU holds some device memory.
 MAX_PLANS = 256
-#: Masks whose last plans a thread finds by identity.
-MAX_RECENT = 8
+#: Masks with shapes whose plans a thread finds by the mask's identity.
+MAX_RECENT = 64
 
 
 class CacheInfo(NamedTuple):
@@ -71,32 +71,43 @@ plans = PlanCache(MAX_PLANS)
 
 
 class _Recent(threading.local):
-    """The plans of this thread's last calls of attention(), by mask object: a model has a few masks, which
-    its layers take in turn."""
+    """The plans of this thread's last calls of attention(), by mask object and shapes: a model has a few
+    of each, which its layers and batches take in turn."""
 
     def __init__(self) -> None:
-        #: id of the mask -> the mask, which keeps its id, options, plan. The oldest first.
-        self._entries: dict[int, tuple[Any, Any, Plan]] = {}
+        #: key() -> the mask, which keeps its id, options, plan. The oldest first.
+        self._entries: dict[Any, tuple[Any, Any, Plan]] = {}
         self._generation = -1
 
-    def plan_for(self, mask: Any, options: Any) -> Plan | None:
-        """Where it is for this very mask; layouts are left to the caller to compare."""
-        entry = self._entries.get(id(mask))
+    @staticmethod
+    def key(mask: Any, q: Any, k: Any) -> Any:
+        """None where a shape is not known, or is no key."""
+        try:
+            found = (id(mask), q.shape, k.shape)
+            hash(found)
+        except (AttributeError, RuntimeError, TypeError):  # no array, nested, symbolic
+            return None
+        return found
+
+    def plan_for(self, key: Any, options: Any) -> Plan | None:
+        """Where it is for this very mask; element types and layouts are left to the caller to compare."""
+        entry = self._entries.get(key)
         if entry is None or entry[1] != options or self._generation != plans.generation:
             return None
         return entry[2]
 
-    def keep(self, mask: Any, options: Any, plan: Plan) -> None:
-        if not (mask is None or isinstance(mask, (Mask, str))):  # arrays may change in place
+    def keep(self, key: Any, mask: Any, options: Any, plan: Plan) -> None:
+        # Arrays may change in place.
+        if key is None or not (mask is None or isinstance(mask, (Mask, str))):
             return
         entries = self._entries
         if self._generation != plans.generation:
             entries.clear()
             self._generation = plans.generation
-        entries.pop(id(mask), None)
+        entries.pop(key, None)
         if len(entries) >= MAX_RECENT:
             del entries[next(iter(entries))]
-        entries[id(mask)] = (mask, options, plan)
+        entries[key] = (mask, options, plan)
 
 
 recent = _Recent()

@@ -254,6 +254,17 @@ def test_masks_in_turn_are_found_without_the_cache(qkv, monkeypatch):
     assert stof.cache_info().misses == 1
 
 
+def test_many_masks_and_lengths_in_turn_are_found_without_the_cache(qkv, monkeypatch):
+    stof.cache_clear()
+    used = [masks.window(left, 0) for left in range(16)]
+    lengths = [qkv, tuple(x[:, :, :9] for x in qkv), (qkv[0], qkv[1][:, :, :9], qkv[2][:, :, :9])]
+    calls = [(operands, mask) for mask in used for operands in lengths]
+    expected = [stof.attention(*operands, mask) for operands, mask in calls]
+    monkeypatch.setattr(stof.cache.plans, "get", None)
+    for (operands, mask), one in zip(calls, expected):
+        np.testing.assert_array_equal(stof.attention(*operands, mask), one)
+
+
 #: Pair by pair, for minutes.
 ENDLESS = 'predicate("(q * q + 7 * k * k) % 13 < 3")'
 

@@ -27,6 +27,7 @@ std::optional<AttentionProblem> attention_problem(const Graph& graph) {
   problem.head_dim_qk = problem.head_dim_v = attributes.head_dim;
   problem.dtype = graph.value(first->outputs[0]).dtype;
   if (attributes.scale != 0) problem.scale = static_cast<float>(attributes.scale);
+  if (attends_to_caches(graph)) problem.alignment = mask::Alignment::kBottomRight;
   return problem;
 }
 
@@ -110,6 +111,13 @@ void check_slots(const Graph& graph, graph::ValueId slots, const TensorView& vie
 
 }  // namespace
 
+bool attends_to_caches(const Graph& graph) {
+  return std::any_of(graph.operators().begin(), graph.operators().end(),
+                     [&](const graph::Operator& op) {
+                       return op.op == graph::Op::kAttention && graph.in_state(op.inputs[1]);
+                     });
+}
+
 std::set<graph::ValueId> slot_inputs(const Graph& graph) {
   std::set<graph::ValueId> slots;
   for (const graph::Operator& op : graph.operators())
@@ -119,10 +127,14 @@ std::set<graph::ValueId> slot_inputs(const Graph& graph) {
 
 void check_batch(const Graph& graph, const Batch& batch) {
   const std::set<graph::ValueId> slots = slot_inputs(graph);
+  const bool cached = attends_to_caches(graph);
   STOF_CHECK(batch.offsets.size() >= 2 && batch.offsets[0] == 0 &&
                  std::is_sorted(batch.offsets.begin(), batch.offsets.end()) && batch.rows() > 0,
              kInvalidArgument,
              "batch: expected offsets of sequences, ascending from 0 to the number of rows");
+  for (const graph::Operator& op : graph.operators())
+    if (op.op == graph::Op::kAttention && graph.in_state(op.inputs[1]))
+      batch.cache.validate(batch.offsets, graph.value(op.inputs[1]).shape[0]);
   for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kInput)) {
     const graph::Value& value = graph.value(id);
     const auto found = std::find_if(batch.inputs.begin(), batch.inputs.end(),
@@ -136,6 +148,15 @@ void check_batch(const Graph& graph, const Batch& batch) {
                kInvalidArgument, "batch: input \"{}\": expected a contiguous {}{}, got {}",
                value.name, to_string(value.dtype), shape.to_string(), view.describe());
     if (slots.contains(id)) check_slots(graph, id, view);
+    if (slots.contains(id) && cached) {
+      const std::vector<std::int32_t> wanted = batch.cache.slots(batch.offsets);
+      const auto* const found_slots = static_cast<const std::int32_t*>(view.data);
+      for (std::size_t row = 0; row < wanted.size(); ++row)
+        STOF_CHECK(found_slots[row] == wanted[row], kInvalidArgument,
+                   "batch: input \"{}\", row {}: expected slot {}, where its sequence's key is "
+                   "read, got {}",
+                   value.name, row, wanted[row], found_slots[row]);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/plan.h"
+#include "graph/cache_pages.h"
 #include "stof/attention.h"
 #include "stof/mask.h"
 #include "stof/tensor.h"
@@ -22,6 +23,9 @@ struct Batch {
   std::vector<std::pair<std::string, TensorView>> inputs;
   std::vector<std::int64_t> offsets;  ///< sequence i is rows offsets[i] .. offsets[i + 1]
   mask::Mask mask;                    ///< of attention, within each sequence
+  /// Of graphs whose attention reads caches: where the sequences' keys are. Their "slots" are
+  /// cache.slots(offsets).
+  graph::CachePages cache = {};
 
   std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
 };
@@ -71,12 +75,16 @@ std::optional<AttentionProblem> attention_problem(const graph::Graph& graph);
 ExecutionPlan make_plan(graph::Graph graph, const SessionOptions& options,
                         const CandidatesOf& candidates_of);
 
+/// Whether attention reads keys and values of caches.
+bool attends_to_caches(const graph::Graph& graph);
+
 /// Inputs that say where in a cache rows are stored.
 std::set<graph::ValueId> slot_inputs(const graph::Graph& graph);
 
 /// Throws InvalidArgument naming an input of the graph that the batch lacks, or whose dtype, shape
 /// or strides do not fit, or offsets that do not ascend from 0, or a slot past its cache or of two
-/// rows.
+/// rows; of attention over caches what CachePages::validate() does, or a row that is stored
+/// elsewhere than its sequence's keys are read.
 void check_batch(const graph::Graph& graph, const Batch& batch);
 
 }  // namespace stof::exec

@@ -138,8 +138,11 @@ Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
   check_batch(graph, batch);
   std::optional<VarlenPlan> attention;
   if (const std::optional<AttentionProblem> problem = attention_problem(graph))
-    attention = plan_varlen_attention(*problem, batch.mask, batch.offsets, batch.offsets);
+    attention =
+        plan_varlen_attention(*problem, batch.mask, batch.offsets,
+                              attends_to_caches(graph) ? batch.cache.key_offsets() : batch.offsets);
   prepared->attention.plan = attention ? &*attention : nullptr;
+  prepared->attention.pages = attends_to_caches(graph) ? &batch.cache : nullptr;
   spent.plan += seconds_since(start);
 
   for (std::size_t i = 0; i < prepared->inputs.size(); ++i)
@@ -159,7 +162,7 @@ Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
   const void* const data =
       prepared->bindings.addresses[static_cast<std::size_t>(graph.storage(result))];
   Tensor out = Tensor::copy_of({data, DType::kFloat32, shape});
-  prepared->attention.plan = nullptr;
+  prepared->attention = {};
 
   const std::lock_guard lock(mutex_);
   idle_.push_front(std::move(prepared));

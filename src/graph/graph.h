@@ -61,7 +61,11 @@ enum class Op : std::uint8_t {
   /// models are trained with.
   kRope,
   /// q [rows, heads head_dim], k and v [rows, kv_heads head_dim] -> [rows, heads head_dim]. The
-  /// mask, and which rows make a sequence, are bound by who runs the graph.
+  /// mask, and which rows make a sequence, are bound by who runs the graph. Where k and v are
+  /// columns
+  /// of a cache, they have its rows, and who runs the graph binds which of them are a sequence's
+  /// keys
+  /// (CachePages); queries are then its last tokens.
   kAttention,
   kHeadStore,  ///< x [rows, heads head_dim] -> [heads, rows, head_dim]
   /// x as kRope's, slots int32 [rows], cache [size, 2 kv_heads head_dim] -> the cache, written over
@@ -138,6 +142,8 @@ class Graph {
   /// The value whose memory holds `id`: the base of a view, the overwritten value of an update in
   /// place, else itself.
   ValueId storage(ValueId id) const;
+  /// Whether the value lies in a state's memory.
+  bool in_state(ValueId id) const { return value(storage(id)).kind == ValueKind::kState; }
   /// Ids of all values of a kind, of live-outs; ascending.
   std::vector<ValueId> of_kind(ValueKind kind) const;
   std::vector<ValueId> live_outs() const;

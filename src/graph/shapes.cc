@@ -39,6 +39,17 @@ class Checker {
            fmt::format("{}{}", to_string(value.dtype), value.shape.to_string()));
   }
 
+  /// Whether it lies in a state's memory.
+  bool in_state(std::size_t i) const {
+    ValueId id = op_.inputs[i];
+    for (;;) {
+      const Value& value = values_[static_cast<std::size_t>(id)];
+      if (value.view_of == kNoId && value.overwrites == kNoId)
+        return value.kind == ValueKind::kState;
+      id = value.view_of != kNoId ? value.view_of : value.overwrites;
+    }
+  }
+
   /// A matrix of floats.
   const Value& matrix(std::size_t i) const {
     const Value& value = input(i);
@@ -160,8 +171,12 @@ Dims attention(const Checker& check, const Attributes& attributes) {
   const Value& q = check.matrix(0);
   const std::int64_t columns = attributes.heads * attributes.head_dim;
   if (q.shape[1] != columns) check.refuse(0, fmt::format("{} columns", columns));
+  // Keys and values of the rows themselves, or a cache's.
+  const std::int64_t keys = check.in_state(1) ? check.matrix(1).shape[0] : q.shape[0];
   for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
-    check.of(i, q.dtype, {q.shape[0], attributes.kv_heads * attributes.head_dim});
+    check.of(i, q.dtype, {keys, attributes.kv_heads * attributes.head_dim});
+  if (check.in_state(1) != check.in_state(2))
+    check.refuse("values", "columns of a cache, as the keys are", "others");
   if (!(attributes.scale >= 0))
     check.refuse("scale", "at least 0", fmt::format("{}", attributes.scale));
   return q.shape;

@@ -57,14 +57,18 @@ class Builder {
                                     q_width + 2 * kv_width, config_.qkv_bias);
     const ValueId turned = builder_.rope(name + "rope", projected, positions_, frequencies_, heads,
                                          kv_heads, head_dim);
+    ValueId stored = graph::kNoId;
     if (options_.cache_size > 0) {
       const ValueId cache =
           builder_.state(name + "cache", dtype_, {options_.cache_size, 2 * kv_width});
-      builder_.cache_store(name + "cache_store", turned, slots_, cache, heads, kv_heads, head_dim);
+      stored = builder_.cache_store(name + "cache_store", turned, slots_, cache, heads, kv_heads,
+                                    head_dim);
     }
+    const ValueId base = options_.reads_cache ? stored : turned;
+    const std::int64_t first = options_.reads_cache ? 0 : q_width;
     const ValueId query = builder_.columns(name + "query", turned, 0, q_width);
-    const ValueId key = builder_.columns(name + "key", turned, q_width, kv_width);
-    const ValueId value = builder_.columns(name + "value", turned, q_width + kv_width, kv_width);
+    const ValueId key = builder_.columns(name + "key", base, first, kv_width);
+    const ValueId value = builder_.columns(name + "value", base, first + kv_width, kv_width);
     const ValueId context =
         builder_.attention(name + "attention", query, key, value, heads, kv_heads, head_dim);
     return dense(name + "attention_output", context, q_width, config_.hidden_size,
@@ -113,6 +117,8 @@ graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DTy
              to_string(dtype));
   STOF_CHECK(options.cache_size >= 0, kInvalidArgument,
              "LLaMA graph: cache_size: expected at least 0, got {}", options.cache_size);
+  STOF_CHECK(options.cache_size > 0 || !options.reads_cache, kInvalidArgument,
+             "LLaMA graph: reads_cache: expected a cache_size above 0 with it, got 0");
   const auto other = std::find_if(config.windows.begin(), config.windows.end(),
                                   [&](std::int64_t w) { return w != config.windows[0]; });
   STOF_CHECK(other == config.windows.end(), kUnsupported,

@@ -11,6 +11,9 @@ namespace stof::model {
 struct LlamaGraphOptions {
   /// Rows of each layer's cache of keys and values, which what is computed is stored in; 0: none.
   std::int64_t cache_size = 0;
+  /// Rows attend to the keys of their sequences in the caches, their own among them, instead of to
+  /// the rows of the pass: chunks of a prompt after the first, and decoding.
+  bool reads_cache = false;
   /// The gate and up projections are one product, "layer.3.gate_up.weight" (gate above up), whose
   /// kernel multiplies its own halves; else two, the second of which multiplies by the first.
   bool joined_gate = false;
@@ -31,9 +34,9 @@ struct LlamaGraphOptions {
 ///
 /// A layer has 13 operators without biases: rms_norm, matmul, rope, attention, matmul, add,
 /// rms_norm, matmul, activation, matmul, multiply, matmul, add; one less with a joined gate, and
-/// cache_store behind rope with a cache. Throws InvalidArgument for no rows, a negative cache or a
-/// dtype other than float32, float16 and bfloat16; Unsupported for layers with different windows,
-/// which a graph cannot say yet.
+/// cache_store behind rope with a cache. Throws InvalidArgument for no rows, a negative cache, none
+/// that is to be read, or a dtype other than float32, float16 and bfloat16; Unsupported for layers
+/// with different windows, which a graph cannot say yet.
 graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype,
                                const LlamaGraphOptions& options = {});
 

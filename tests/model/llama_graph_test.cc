@@ -11,6 +11,7 @@
 #include "backend/cpu/graph/interpret.h"
 #include "backend/cpu/thread_scope.h"
 #include "exec/cpu_session.h"
+#include "model/llama_decoder.h"
 #include "model/llama_weights.h"
 #include "model/tiny_llama.h"
 #include "stof/error.h"
@@ -83,6 +84,75 @@ TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
       const Tensor found = Tensor::copy_of(session.state(layer + "cache"));
       EXPECT_LT(relative_error(found, expected), kTolerance) << name;
     }
+  }
+}
+
+/// A prompt in chunks, then token by token, of two sequences in scattered pages.
+TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
+  const LlamaGolden golden;
+  const cpu::ThreadScope one_thread(1);
+  for (const std::string name : {"base", "qwen2", "mistral"}) {
+    const TemporaryFolder folder;
+    golden.write(folder, golden.at(name), {}, golden.weights(golden.at(name)));
+    LlamaConfig config = load_llama_config(folder.path());
+    const LlamaWeights weights(Checkpoint::open(folder.path()), config);
+    const LlamaDecoder decoder(Checkpoint::open(folder.path()), config);
+    const LlamaGraphOptions options = {.cache_size = 40, .reads_cache = true};
+    const auto graph_of = [&](std::int64_t rows) {
+      return build_llama_graph(config, rows, DType::kFloat32, options);
+    };
+    const graph::Graph graph = graph_of(1);
+    const GraphWeights bound = bind_llama_weights(graph, weights);
+    exec::CpuSession session(graph_of, std::make_shared<exec::CpuWeights>(graph, bound.values));
+    exec::Batch batch;
+    batch.mask = mask::causal();
+    if (config.windows[0] > 0) batch.mask = batch.mask & mask::window(config.windows[0] - 1, 0);
+    batch.cache = {4, {{7, 2, 0}, {3, 9, 4}}, {0, 0}};
+    std::vector<KvCache> caches(2, decoder.make_cache());
+    std::vector<std::int32_t> ids, positions, slots;
+    std::int32_t next = 1;
+    for (const auto& counts : {std::pair{5, 3}, {4, 1}, {1, 1}, {1, 1}}) {
+      batch.offsets = {0, counts.first, counts.first + counts.second};
+      batch.cache.lengths[0] += counts.first;
+      batch.cache.lengths[1] += counts.second;
+      ids.clear();
+      for (std::int64_t i = 0; i < batch.rows(); ++i) ids.push_back(next = next * 7 % 48);
+      positions = batch.cache.positions(batch.offsets);
+      slots = batch.cache.slots(batch.offsets);
+      batch.inputs = {{"ids", {ids.data(), DType::kInt32, {batch.rows()}}},
+                      {"positions", {positions.data(), DType::kInt32, {batch.rows()}}},
+                      {"slots", {slots.data(), DType::kInt32, {batch.rows()}}}};
+      const Tensor found = session.run(batch);
+      for (std::size_t i = 0; i < 2; ++i) {
+        const std::int64_t first = batch.offsets[i], count = batch.offsets[i + 1] - first;
+        DecoderTiming timing;
+        const Tensor expected =
+            decoder.forward(std::span(ids).subspan(static_cast<std::size_t>(first),
+                                                   static_cast<std::size_t>(count)),
+                            caches[i], mask::all(), LlamaDecoder::Rows::kAll, timing);
+        TensorView part = std::as_const(found).view();
+        part.data = static_cast<const float*>(part.data) + first * part.strides[0];
+        part.shape[0] = count;
+        EXPECT_LT(relative_error(Tensor::copy_of(part), expected), kTolerance)
+            << name << ", sequence " << i << ", " << batch.cache.lengths[i] << " keys";
+      }
+    }
+    const auto message = [&] {
+      try {
+        session.run(batch);
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string("nothing was thrown");
+    };
+    batch.cache.lengths[1] += 1;  // the slots are of the row before
+    EXPECT_THAT(message(), AllOf(HasSubstr("\"slots\", row 1"), HasSubstr("expected slot")));
+    batch.cache.pages[1][1] = 2;
+    EXPECT_THAT(message(), HasSubstr("page 2 twice"));
+    batch.cache.pages[1][1] = 10;
+    EXPECT_THAT(message(), HasSubstr("within the cache's 40 rows, got page 10"));
+    batch.cache.pages[1] = {3};
+    EXPECT_THAT(message(), HasSubstr("sequence 1: expected 2 pages of 4"));
   }
 }
 

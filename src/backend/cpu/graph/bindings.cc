@@ -109,10 +109,26 @@ Reals pool(const Bindings& bindings, const Operator& op) {
   return out;
 }
 
+namespace {
+
+/// Rows of a cache one behind the other: the keys of all sequences.
+Tensor gathered(const TensorView& cache, const graph::CachePages& pages) {
+  const std::int64_t columns = cache.shape[1];
+  Tensor out(cache.dtype, {pages.key_offsets().back(), columns});
+  std::int64_t to = 0;
+  for (std::size_t i = 0; i < pages.lengths.size(); ++i)
+    for (std::int64_t key = 0; key < pages.lengths[i]; ++key, ++to)
+      for (std::int64_t c = 0; c < columns; ++c)
+        store_element(out.view(), {to, c}, load_element(cache, {pages.row(i, key), c}));
+  return out;
+}
+
+}  // namespace
+
 Tensor attend(const Bindings& bindings, const Operator& op) {
   const graph::Attributes& attributes = op.attributes;
-  const TensorView q = bindings.view(op.inputs[0]), k = bindings.view(op.inputs[1]),
-                   v = bindings.view(op.inputs[2]);
+  const TensorView q = bindings.view(op.inputs[0]);
+  TensorView k = bindings.view(op.inputs[1]), v = bindings.view(op.inputs[2]);
   const std::int64_t rows = q.shape[0];
   std::vector<std::int64_t> offsets = bindings.operands().offsets;
   if (offsets.empty()) offsets = {0, rows};
@@ -125,16 +141,27 @@ Tensor attend(const Bindings& bindings, const Operator& op) {
   problem.head_dim_qk = problem.head_dim_v = attributes.head_dim;
   problem.dtype = q.dtype;
   if (attributes.scale != 0) problem.scale = static_cast<float>(attributes.scale);
+  Tensor keys, values;
+  std::vector<std::int64_t> key_offsets = offsets;
+  if (bindings.graph().in_state(op.inputs[1])) {
+    const graph::CachePages& pages = bindings.operands().cache;
+    pages.validate(offsets, k.shape[0]);
+    keys = gathered(k, pages), values = gathered(v, pages);
+    k = std::as_const(keys).view(), v = std::as_const(values).view();
+    key_offsets = pages.key_offsets();
+    problem.alignment = mask::Alignment::kBottomRight;
+  }
   const PackedSequences packed =
-      pack_sequences(problem, bindings.operands().mask, offsets, offsets);
+      pack_sequences(problem, bindings.operands().mask, offsets, key_offsets);
   Tensor out(q.dtype, {rows, attributes.heads * attributes.head_dim});
   for (std::size_t i = 0; i < packed.part_of.size(); ++i) {
     const PackedSequences::Part& part = packed.parts[packed.part_of[i]];
     const std::int64_t first = offsets[i], count = offsets[i + 1] - first;
     AttentionTensors tensors;
     tensors.q = heads_of(q, first, count, attributes.heads);
-    tensors.k = heads_of(k, first, count, attributes.kv_heads);
-    tensors.v = heads_of(v, first, count, attributes.kv_heads);
+    const std::int64_t first_key = key_offsets[i], num_keys = key_offsets[i + 1] - first_key;
+    tensors.k = heads_of(k, first_key, num_keys, attributes.kv_heads);
+    tensors.v = heads_of(v, first_key, num_keys, attributes.kv_heads);
     tensors.out = heads_of(out.view(), first, count, attributes.heads);
     attention_reference(part.problem, part.mask, tensors);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fusion/segment.h"
+#include "graph/cache_pages.h"
 #include "graph/graph.h"
 #include "stof/mask.h"
 #include "stof/tensor.h"
@@ -20,6 +21,8 @@ struct GraphOperands {
   mask::Mask mask;  ///< of attention, within each sequence; default: all visible
   /// Sequences own rows offsets[i] .. offsets[i + 1]; empty: one sequence of all rows.
   std::vector<std::int64_t> offsets;
+  /// Of attention over a cache: the mask is then aligned to the last of a sequence's keys.
+  graph::CachePages cache;
 };
 
 /// One result for every value that is stored; views are not.

@@ -2,6 +2,9 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "backend/cpu/attention/plan_impl.h"
 #include "backend/cpu/segments/operands.h"
 #include "core/check.h"
@@ -13,21 +16,57 @@ using graph::Graph;
 
 class Attention final : public SegmentRunner {
  public:
-  Attention(const AttentionTensors& tensors, const AttentionSlot* slot)
-      : tensors_(tensors), slot_(slot) {}
+  /// `cached`: keys and values are rows of a cache.
+  Attention(const AttentionTensors& tensors, bool cached, const AttentionSlot* slot)
+      : tensors_(tensors), cached_(cached), slot_(slot) {}
 
   void run(std::int64_t rows) const override {
-    STOF_ASSERT(slot_->plan != nullptr);
+    STOF_ASSERT(slot_->plan != nullptr && (slot_->pages != nullptr) == cached_);
     STOF_ASSERT(slot_->plan->impl().cu_seqlens_q.back() == rows);
     AttentionTensors tensors = tensors_;
-    for (TensorView* view : {&tensors.q, &tensors.k, &tensors.v}) view->shape[0] = rows;
-    tensors.out.shape[0] = rows;
+    tensors.q.shape[0] = tensors.out.shape[0] = rows;
+    if (cached_) {
+      take_rows(*slot_->pages, &tensors);
+    } else {
+      tensors.k.shape[0] = tensors.v.shape[0] = rows;
+    }
     run_varlen_attention(*slot_->plan, tensors, {omp_get_max_threads()});
   }
 
  private:
+  /// The sequences' keys one behind the other: where they lie, if they do, else copied.
+  void take_rows(const graph::CachePages& pages, AttentionTensors* tensors) const {
+    std::vector<std::int64_t> rows;
+    for (std::size_t i = 0; i < pages.lengths.size(); ++i)
+      for (std::int64_t key = 0; key < pages.lengths[i]; ++key) rows.push_back(pages.row(i, key));
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const std::int64_t stride = tensors->k.strides[0];
+    const bool consecutive =
+        std::adjacent_find(rows.begin(), rows.end(),
+                           [](std::int64_t a, std::int64_t b) { return b != a + 1; }) == rows.end();
+    for (TensorView* view : {&tensors->k, &tensors->v}) {
+      const auto* const from = static_cast<const float*>(view->data);
+      view->shape[0] = count;
+      if (consecutive) {
+        view->data = from + rows[0] * stride;
+        continue;
+      }
+      const std::int64_t width = view->shape[1] * view->shape[2];
+      std::vector<float>& copy = view == &tensors->k ? keys_ : values_;
+      copy.resize(static_cast<std::size_t>(count * width));
+#pragma omp parallel for schedule(static)
+      for (std::int64_t i = 0; i < count; ++i)
+        std::copy_n(from + rows[static_cast<std::size_t>(i)] * stride, width,
+                    copy.data() + i * width);
+      view->data = copy.data();
+      view->strides = {width, view->shape[2], 1};
+    }
+  }
+
   AttentionTensors tensors_;  ///< of all rows, padding included
+  bool cached_;
   const AttentionSlot* slot_;
+  mutable std::vector<float> keys_, values_;  ///< run() is for one thread at a time
 };
 
 }  // namespace
@@ -49,7 +88,8 @@ std::unique_ptr<SegmentRunner> make_attention(const Graph& graph, const fusion::
   tensors.k = packed(segment.inputs[1], attributes.kv_heads);
   tensors.v = packed(segment.inputs[2], attributes.kv_heads);
   tensors.out = packed(segment.outputs[0], attributes.heads);
-  return std::make_unique<Attention>(tensors, bindings.attention);
+  return std::make_unique<Attention>(tensors, graph.in_state(segment.inputs[1]),
+                                     bindings.attention);
 }
 
 }  // namespace stof::cpu

@@ -10,6 +10,7 @@
 #include "backend/cpu/gemm.h"
 #include "fusion/choice.h"
 #include "fusion/segment.h"
+#include "graph/cache_pages.h"
 #include "graph/graph.h"
 #include "stof/attention.h"
 
@@ -32,6 +33,7 @@ class PackedWeights {
 /// the last sequence are padding, whose attention is left as it is.
 struct AttentionSlot {
   const VarlenPlan* plan = nullptr;
+  const graph::CachePages* pages = nullptr;  ///< of attention over caches
 };
 
 /// Where values are. Weights and inputs are only read.

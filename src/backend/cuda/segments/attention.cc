@@ -11,7 +11,7 @@ using fusion::Segment;
 using graph::Graph;
 
 std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device&) {
-  if (segment.family != fusion::Family::kAttention) return {};
+  if (segment.family != fusion::Family::kAttention || graph.in_state(segment.inputs[1])) return {};
   const DType dtype = graph.value(segment.outputs[0]).dtype;
   if (dtype != DType::kFloat16 && dtype != DType::kBFloat16) return {};
   return {{kAttentionRunners.name, {}}};

@@ -39,6 +39,10 @@ def _check_inputs(query: Any, key: Any, value: Any, block_mask: Any, enable_gqa:
                 f"{name}: expected a tensor on {query.device} like query, got one on "
                 f"{tensor.device}"
             )
+    if query.device.type not in ("cpu", "cuda"):
+        raise InvalidArgument(
+            f"query: expected a tensor on the CPU or a CUDA device, got one on {query.device}"
+        )
     heads, heads_kv = query.shape[1], key.shape[1]
     if heads != heads_kv and not enable_gqa:
         raise InvalidArgument(

@@ -240,6 +240,10 @@ def _makes_constant(func: Any, args: tuple[Any, ...]) -> bool:
     return False
 
 
+# Without symbols too: one number would serve all pairs.
+_RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson".split())
+
+
 class _Mode(TorchFunctionMode):
     """Brings torch's functions and tensors' methods to the trace where symbols are involved."""
 
@@ -253,6 +257,8 @@ class _Mode(TorchFunctionMode):
             return self.trace.call(func, args, kwargs)
         if _makes_constant(func, args):
             return self.trace.call(func, args, kwargs)
+        if getattr(func, "__name__", "").strip("_") in _RANDOM:
+            raise CannotTrace(f"torch.{func.__name__}() has no expression: it is random")
         return func(*args, **kwargs)
 
 

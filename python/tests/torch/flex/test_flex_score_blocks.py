@@ -236,6 +236,14 @@ def not_a_number(score, b, h, q, kv):
     return torch.erf(score) * 1j
 
 
+def random_numbers(score, b, h, q, kv):
+    return score + torch.rand(())
+
+
+def nothing(score, b, h, q, kv):
+    return None
+
+
 @pytest.mark.parametrize(
     "mod, messages",
     [
@@ -244,6 +252,8 @@ def not_a_number(score, b, h, q, kv):
         (branches_on_head, ["truth of a symbolic value", "vmap"]),
         (vector, ["shape (4,) for one pair"]),
         (not_a_number, ["expected a real number"]),
+        (random_numbers, ["torch.rand() has no expression: it is random", "randomness"]),
+        (nothing, ["a NoneType as an operand", "must only return Tensors"]),
     ],
 )
 def test_what_fails_altogether(mod, messages):
@@ -292,6 +302,20 @@ def test_wrong_operands_and_short_tables():
     ours = create_block_mask(lambda b, h, q, kv: short[kv], None, None, 33, 37, DEVICE)
     with pytest.raises(InvalidArgument, match="at least 37 elements in dimension 0"):
         flex_attention(q, k, v, lgamma, ours)
+
+
+def test_kinds_of_tensors():
+    q, k, v = qkv(case_of(lgamma))
+    expected, _ = torch_flex_attention(q, k, v, lgamma)
+    with torch.inference_mode():
+        assert_close(flex_attention(q.clone(), k.clone(), v, lgamma), expected)
+    with torch.no_grad():
+        out = flex_attention(torch.nn.Parameter(q), k, v, lgamma)
+    assert type(out) is torch.Tensor and not out.requires_grad
+    assert_close(out, expected)
+    meta = torch.empty_like(q, device="meta")
+    with pytest.raises(InvalidArgument, match="query: expected .* CUDA device, got one on meta"):
+        flex_attention(meta, meta, meta, lgamma)
 
 
 def test_inside_torch_compile():

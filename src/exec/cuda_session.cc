@@ -54,8 +54,10 @@ bool needs_measuring(const fusion::Segment& segment) {
           std::any_of(segment.steps.begin(), segment.steps.end(), is_norm));
 }
 
-/// Of a batch's lengths and mask: what decides, with the number of rows, every launch.
-std::string key_of(const Batch& batch) {
+/// Of a batch's lengths and mask: what decides, with the number of rows, every launch. Over caches
+/// the plan does, since pages and lengths change in place.
+std::string key_of(const Batch& batch, const cuda::CachedBatch* cached) {
+  if (cached != nullptr) return fmt::format("{}", static_cast<const void*>(cached));
   Hasher hasher;
   for (const std::int64_t offset : batch.offsets) hasher.add(offset);
   hasher.add(batch.mask.fingerprint());
@@ -301,6 +303,12 @@ cuda::PackedAttention* CudaSession::attention(const Prepared& prepared, const Ba
   return &found->second;
 }
 
+cuda::CachedBatch* CudaSession::cached(const Prepared& prepared, const Batch& batch) {
+  if (!prepared.problem || !attends_to_caches(prepared.plan.graph())) return nullptr;
+  if (!cached_attention_) cached_attention_.emplace(*prepared.problem, device_);
+  return &cached_attention_->prepare(batch.mask, batch.offsets, batch.cache, stream_.handle());
+}
+
 void CudaSession::upload(const Prepared& prepared, const Batch& batch) {
   const cuda::Driver& driver = cuda::Driver::instance();
   const Graph& graph = prepared.plan.graph();
@@ -345,7 +353,8 @@ void CudaSession::launch(const Prepared& prepared, std::int64_t rows) const {
 }
 
 CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& batch,
-                                             const std::string& key) {
+                                             const std::string& key,
+                                             const cuda::CachedBatch* cached) {
   const std::int64_t bucket = bucket_rows(batch.rows());
   const auto found = std::find_if(captured_.begin(), captured_.end(), [&](const auto& captured) {
     return captured->key == key && captured->bucket == bucket;
@@ -357,7 +366,9 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
   auto fresh = std::make_unique<Captured>();
   fresh->key = key;
   fresh->bucket = bucket;
-  if (prepared.problem && options_.batches_repeat) {
+  if (cached != nullptr) {
+    // Nothing of its own: the plan and its pages outlive the capture.
+  } else if (prepared.problem && options_.batches_repeat) {
     fresh->batch_attention.emplace(*prepared.problem, batch.mask, batch.offsets,
                                    device_.facts().ordinal);
   } else if (prepared.problem) {
@@ -365,7 +376,7 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
     fresh->attention->prepare(batch.offsets, stream_.handle());
   }
   prepared.slot = {fresh->attention ? &*fresh->attention : nullptr, batch.rows(),
-                   fresh->batch_attention ? &*fresh->batch_attention : nullptr};
+                   fresh->batch_attention ? &*fresh->batch_attention : nullptr, cached};
   // Once as it is: libraries load kernels when they first run, which a capture does not allow.
   launch(prepared, batch.rows());
   stream_.wait("running the session");
@@ -392,7 +403,8 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
   STOF_CHECK(batch.rows() > 0, kInvalidArgument, "batch: expected at least one row");
   Prepared& prepared = this->prepared(batch.rows());
   check_batch(prepared.plan.graph(), batch);
-  const std::string key = key_of(batch);
+  const cuda::CachedBatch* const cached = this->cached(prepared, batch);
+  const std::string key = key_of(batch, cached);
   const std::int64_t bucket = bucket_rows(batch.rows());
   const bool again = options_.batches_repeat || key == last_key_ ||
                      std::any_of(captured_.begin(), captured_.end(), [&](const auto& captured) {
@@ -405,11 +417,12 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
   };
   if (again) {
     upload(prepared, batch);
-    Captured& captured = this->captured(prepared, batch, key);
+    Captured& captured = this->captured(prepared, batch, key, cached);
     planned();
     captured.graph.launch(stream_.handle());
   } else {
-    prepared.slot = {attention(prepared, batch), batch.rows(), nullptr};
+    prepared.slot = {cached != nullptr ? nullptr : attention(prepared, batch), batch.rows(),
+                     nullptr, cached};
     planned();
     upload(prepared, batch);
     launch(prepared, batch.rows());
@@ -425,7 +438,8 @@ void CudaSession::replay(const Batch& batch,
   Prepared& prepared = this->prepared(batch.rows());
   check_batch(prepared.plan.graph(), batch);
   upload(prepared, batch);
-  const Captured& captured = this->captured(prepared, batch, key_of(batch));
+  const cuda::CachedBatch* const cached = this->cached(prepared, batch);
+  const Captured& captured = this->captured(prepared, batch, key_of(batch, cached), cached);
   replayed([&] { captured.graph.launch(stream_.handle()); }, result_of(prepared, batch.rows()));
 }
 

@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backend/cuda/attention/cached_attention.h"
 #include "backend/cuda/attention/packed_attention.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/stream.h"
@@ -93,9 +95,12 @@ class CudaSession {
   /// has another shape of it.
   void make_states(const graph::Graph& graph);
   cuda::PackedAttention* attention(const Prepared& prepared, const Batch& batch);
+  /// Of graphs whose attention reads caches: the batch's plan, with its pages uploaded; else null.
+  cuda::CachedBatch* cached(const Prepared& prepared, const Batch& batch);
   void upload(const Prepared& prepared, const Batch& batch);
   void launch(const Prepared& prepared, std::int64_t rows) const;
-  Captured& captured(Prepared& prepared, const Batch& batch, const std::string& key);
+  Captured& captured(Prepared& prepared, const Batch& batch, const std::string& key,
+                     const cuda::CachedBatch* cached);
   CudaResult result_of(const Prepared& prepared, std::int64_t rows) const;
 
   cuda::Device device_;
@@ -116,8 +121,9 @@ class CudaSession {
   std::map<std::string, State> states_;
   std::map<std::int64_t, std::unique_ptr<Prepared>> prepared_;  ///< by bucket
   std::map<std::string, cuda::PackedAttention> attention_;      ///< by mask
-  std::list<std::unique_ptr<Captured>> captured_;               ///< used last comes first
-  std::string last_key_;                                        ///< of the batch before
+  std::optional<cuda::CachedAttention> cached_attention_;
+  std::list<std::unique_ptr<Captured>> captured_;  ///< used last comes first
+  std::string last_key_;                           ///< of the batch before
 };
 
 }  // namespace stof::exec

@@ -1,9 +1,11 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 
 #include "attention/decode/schedule.cuh"
+#include "backend/cuda/attention/cached_attention.h"
 #include "backend/cuda/attention/decode_check.h"
 #include "backend/cuda/attention/decode_config.h"
 #include "backend/cuda/attention/decode_lists.h"
@@ -220,6 +222,41 @@ TEST(DecodeTensors, ErrorsNameTheTensor) {
                       t.lse = {t.out.data, DType::kFloat32, {2, 8, 3}};
                     }),
                     "lse: "));
+}
+
+/// "all", or "7" or "7+3" for windows and sinks, or what is said where the mask is none.
+std::string reach_of(const mask::Mask& mask, std::vector<std::int64_t> lengths,
+                     std::int64_t rows = 1) {
+  graph::CachePages cache;
+  cache.lengths = std::move(lengths);
+  std::vector<std::int64_t> offsets = {0};
+  for (std::size_t i = 0; i < cache.lengths.size(); ++i) offsets.push_back(offsets.back() + rows);
+  try {
+    const cuda::CacheReach reach = cuda::cache_reach(mask, offsets, cache, 4);
+    if (!reach.left) return "all";
+    return std::to_string(*reach.left) + (reach.sinks > 0 ? "+" + std::to_string(reach.sinks) : "");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    return error.what();
+  }
+}
+
+TEST(CacheReach, IsReadOffTheRowsOfAMask) {
+  using namespace mask;
+  EXPECT_EQ(reach_of(causal(), {1, 100, 3000}, 1), "all");
+  const Mask window = causal() & mask::window(7, 0),
+             streaming = causal() & (mask::window(7, 0) | sink(3));
+  EXPECT_EQ(reach_of(window, {5, 8}, 2), "all");
+  EXPECT_EQ(reach_of(window, {5, 9, 400}, 2), "7");
+  EXPECT_EQ(reach_of(streaming, {11, 12, 4000}, 3), "7+3");
+  EXPECT_EQ(reach_of(streaming, {11}, 1), "all");  // sinks and window meet
+  EXPECT_THAT(reach_of(all(), {100}, 2),
+              testing::HasSubstr("query at 98 does not see itself last"));
+  EXPECT_THAT(reach_of(causal() & dilated(8, 2), {100}, 1), testing::HasSubstr("keys in between"));
+  EXPECT_THAT(reach_of(causal() & chunked(16), {100}, 2),
+              testing::HasSubstr("other numbers of keys"));
+  EXPECT_THAT(reach_of(causal() & key_lengths({4, 90}), {100, 90}, 1),
+              testing::HasSubstr("differs between sequences"));
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ std::string run_alone(const codegen::GemmConfig& config) try {
   const cuda::Device device = cuda::Device::open();
   for (const Size& size : kAlone) {
     check::GemmCase data(config.element, size.rows, size.in, size.out, size.gap, 3);
-    const cuda::GemmProblem problem = data.problem(config.steps, config.bias);
+    cuda::GemmProblem problem = data.problem(config.steps, config.bias);
+    problem.gamma = config.gamma;
     if (!gemm_refusal(config, problem).empty()) continue;
     const std::string wrong = data.check(Sm90Gemm(problem, config, device));
     if (!wrong.empty()) return data.describe() + ": " + wrong;

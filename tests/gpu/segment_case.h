@@ -76,7 +76,7 @@ inline Graph bert(std::int64_t rows, std::int64_t hidden, std::int64_t heads, st
 
 /// With a cache of 300 rows; heads share keys in pairs.
 inline Graph llama(std::int64_t rows, std::int64_t head_dim, std::int64_t layers, bool bias,
-                   DType dtype) {
+                   DType dtype, bool reads_cache = false) {
   model::LlamaConfig config;
   config.hidden_size = 256;
   config.num_layers = layers;
@@ -89,7 +89,8 @@ inline Graph llama(std::int64_t rows, std::int64_t head_dim, std::int64_t layers
   config.rms_norm_eps = 1e-3f;
   config.qkv_bias = bias;
   config.windows.assign(static_cast<std::size_t>(layers), 0);
-  return model::build_llama_graph(config, rows, dtype, {.cache_size = 300, .joined_gate = true});
+  return model::build_llama_graph(
+      config, rows, dtype, {.cache_size = 300, .reads_cache = reads_cache, .joined_gate = true});
 }
 
 inline exec::Batch batch_of(const Graph& graph, const exec::WeightViews& views,

@@ -57,7 +57,9 @@ inline graph::Graph small_graph(std::int64_t rows) {
   return builder.build();
 }
 
-inline TuningProblem small_problem() { return {small_graph, {{0, 96, 200}, mask::parse("window(8,8)")}}; }
+inline TuningProblem small_problem() {
+  return {small_graph, {{0, 96, 200}, mask::parse("window(8,8)")}};
+}
 
 /// The CPU with faulty candidates in front of the good ones of every row segment and product.
 class FaultyDevice : public Device {

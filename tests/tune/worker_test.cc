@@ -222,7 +222,8 @@ TEST_F(Tuner, SixteenProcessesShareOneColdDatabase) {
       TuneOptions options;
       options.stop = [asked = 0]() mutable { return ++asked > kMeasured; };
       const TuneResult result = tune(small_problem(), worker, Database(folder_), options);
-      code = result.search.failed == 0 && result.search.measured + result.search.remembered > 0 ? 0 : 2;
+      code = result.search.failed == 0 && result.search.measured + result.search.remembered > 0 ? 0
+                                                                                                : 2;
     } catch (...) {
       code = 3;
     }

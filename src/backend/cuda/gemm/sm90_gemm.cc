@@ -17,7 +17,8 @@ const Kernel& kernel_of(const GemmProblem& problem, const GemmConfig& config,
   const std::string reason = problem.unsupported();
   STOF_CHECK(reason.empty(), kUnsupported, "{}: {}", problem.describe(), reason);
   STOF_CHECK(config.element == problem.element && config.steps == problem.steps &&
-                 config.bias == problem.bias && config.gamma == problem.gamma &&
+                 config.bias == problem.bias &&
+                 (config.gamma == problem.gamma || !problem.has_norm()) &&
                  config.rope_dim == problem.rope_dim(),
              kInvalidArgument, "{}: configuration {} is for other steps or element types",
              problem.describe(), config.name());

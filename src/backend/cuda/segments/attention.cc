@@ -11,7 +11,7 @@ using fusion::Segment;
 using graph::Graph;
 
 std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device&) {
-  if (segment.family != fusion::Family::kAttention || graph.in_state(segment.inputs[1])) return {};
+  if (segment.family != fusion::Family::kAttention) return {};
   const DType dtype = graph.value(segment.outputs[0]).dtype;
   if (dtype != DType::kFloat16 && dtype != DType::kBFloat16) return {};
   return {{kAttentionRunners.name, {}}};
@@ -19,10 +19,15 @@ std::vector<Choice> choices(const Graph& graph, const Segment& segment, const De
 
 class Attention final : public SegmentRunner {
  public:
-  Attention(const AttentionTensors& tensors, const AttentionSlot* slot)
-      : tensors_(tensors), slot_(slot) {}
+  /// `cached`: keys and values are rows of a cache.
+  Attention(const AttentionTensors& tensors, bool cached, const AttentionSlot* slot)
+      : tensors_(tensors), cached_(cached), slot_(slot) {}
 
   void launch(CUstream stream) const override {
+    if (cached_) {
+      STOF_ASSERT(slot_->cached != nullptr);
+      return slot_->cached->run(tensors_, stream);
+    }
     STOF_ASSERT((slot_->attention != nullptr) != (slot_->batch != nullptr));
     AttentionTensors tensors = tensors_;
     for (TensorView* view : {&tensors.q, &tensors.k, &tensors.v}) view->shape[0] = slot_->rows;
@@ -35,6 +40,7 @@ class Attention final : public SegmentRunner {
 
  private:
   AttentionTensors tensors_;  ///< of all rows, padding included
+  bool cached_;
   const AttentionSlot* slot_;
 };
 
@@ -58,7 +64,8 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
   tensors.k = packed(segment.inputs[1], attributes.kv_heads);
   tensors.v = packed(segment.inputs[2], attributes.kv_heads);
   tensors.out = packed(segment.outputs[0], attributes.heads);
-  return std::make_unique<Attention>(tensors, bindings.attention);
+  return std::make_unique<Attention>(tensors, graph.in_state(segment.inputs[1]),
+                                     bindings.attention);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/attention/batch_attention.h"
+#include "backend/cuda/attention/cached_attention.h"
 #include "backend/cuda/attention/packed_attention.h"
 #include "backend/cuda/device.h"
 #include "fusion/choice.h"
@@ -22,6 +23,7 @@ struct AttentionSlot {
   const PackedAttention* attention = nullptr;
   std::int64_t rows = 0;                  ///< of all sequences
   const BatchAttention* batch = nullptr;  ///< in place of `attention`
+  const CachedBatch* cached = nullptr;    ///< likewise, of attention over caches
 };
 
 /// Where values are, in device memory, 256-byte aligned. Weights and inputs are only read.
@@ -44,7 +46,9 @@ class SegmentRunner {
 ///   gemm_sm90  a product with its steps in one kernel of ours, on Hopper
 ///   gemm_sm80  the same by mma.sync, from compute capability 8.0 on
 ///   row        steps over whole rows; vector, warps, rows: see codegen::RowProgramConfig
-///   attention  by the kernel that the model of the mask's tiles picks for the batch
+///   attention  by the kernel that the model of the mask's tiles picks for the batch; over caches
+///   by
+///              the decode kernel
 std::vector<fusion::Choice> candidates(const graph::Graph& graph, const fusion::Segment& segment,
                                        const Device& device);
 

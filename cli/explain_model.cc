@@ -30,7 +30,8 @@ void explain_model(const ModelOptions& options) {
   std::optional<tune::TunedScheme> tuned;
   if (!options.untuned) tuned = load_tuned(problem, database, device->environment());
   if (tuned) revalidate(problem, *device, *tuned);  // as what runs it would
-  const tune::Explanation explanation = explain(problem, *device, database, tuned);
+  const tune::Explanation explanation =
+      explain(problem, *device, database, tuned, exec::FuseSwitches::from_environment());
   if (!options.html.empty()) write_file(options.html, explanation.to_html());
   if (!options.trace.empty()) write_file(options.trace, explanation.to_trace());
   print_out("{}", options.json ? explanation.to_json() + "\n" : explanation.to_text());

@@ -12,6 +12,7 @@ struct FuseSwitches {
   std::set<std::string> disabled;  ///< families of choices that are not used
 
   bool allows(const std::string& family) const { return !disabled.contains(family); }
+  bool operator==(const FuseSwitches&) const = default;
 
   /// "", "on", "off", or families with a minus: "-gemm_sm90,-row"; "off,-gemm_sm90" is both.
   /// Throws InvalidArgument naming the word that does not fit.

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/text.h"
+#include "exec/batch.h"
 #include "stof/mask_draw.h"
 #include "tune/work.h"
 
@@ -177,12 +178,40 @@ std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t
 
 }  // namespace
 
+namespace {
+
+/// What a session makes of the graph.
+exec::ExecutionPlan session_plan(const graph::Graph& graph, Device& device,
+                                 const std::optional<TunedScheme>& tuned,
+                                 const exec::FuseSwitches& switches) {
+  exec::SessionOptions options;
+  options.switches = switches;
+  const auto candidates = [&](const graph::Graph& g, const fusion::Segment& segment) {
+    std::vector<fusion::Choice> list = device.candidates(g, segment);
+    std::erase_if(list, [&](const fusion::Choice& c) { return !switches.allows(c.family); });
+    return list;
+  };
+  if (tuned)
+    options.tuned = [&](const graph::Graph&) {
+      return exec::TunedSegments{tuned->scheme, tuned->choices, tuned->rejected};
+    };
+  else
+    options.scheme =
+        exec::runnable_scheme(graph, device.untuned_scheme(graph), candidates, switches);
+  return exec::make_plan(graph, options, candidates);
+}
+
+}  // namespace
+
 Explanation explain(const TuningProblem& problem, Device& device, const Database& database,
-                    const std::optional<TunedScheme>& tuned) {
+                    const std::optional<TunedScheme>& tuned, const exec::FuseSwitches& switches) {
   const Strip strip(std::make_shared<const graph::Graph>(problem.graph_of(problem.batch.rows())));
   Facts facts(strip, problem, device, database);
-  const Partition rules = strip.partition(device.untuned_scheme(strip.graph()));
-  const Partition partition = tuned ? strip.partition(tuned->scheme) : rules;
+  const exec::ExecutionPlan plan = session_plan(strip.graph(), device, tuned, switches);
+  const Partition partition = switches.fuse ? strip.partition(plan.scheme()) : strip.separate();
+  std::map<Fingerprint, fusion::Choice> choices;
+  for (const exec::PlannedSegment& planned : plan.segments())
+    choices[planned.hash] = planned.choice;
 
   Explanation result;
   result.model =
@@ -195,31 +224,31 @@ Explanation explain(const TuningProblem& problem, Device& device, const Database
   result.num_layers = strip.num_layers();
   result.mask_text = problem.batch.mask.describe();
   result.mask_picture = tile_picture(problem.batch);
-  Partition before = rules;
+  const bool switched = switches != exec::FuseSwitches{};
+  Partition before;
   if (tuned) {
     result.notes = tuned->notes;
     const Record& record = tuned->found.record;
     result.curve = record.curve;
     result.search_seconds = record.seconds;
-    result.measured_pass_us = record.microseconds;
+    result.measured_pass_us = switched ? 0 : record.microseconds;
     result.untuned_pass_us = record.untuned_microseconds;
     before = strip.partition(fusion::Scheme::from_text(record.untuned_scheme));
+  } else {
+    before = strip.partition(device.untuned_scheme(strip.graph()));
   }
+  if (switched)
+    result.notes.emplace_back(
+        "STOF_FUSE leaves out a part of fusion: drawn is what runs then, outside of layers as "
+        "fused");
   result.untuned_segments = operators_of(strip, before);
   for (const Range& range : partition) {
-    const auto known = tuned
-                           ? tuned->choices.find(segment_hash(strip.graph(), strip.segment(range)))
-                           : exec::Choices::const_iterator{};
+    const auto planned = choices.find(segment_hash(strip.graph(), strip.segment(range)));
     fusion::Choice choice;
-    if (tuned && known != tuned->choices.end()) {
-      choice = known->second;
-    } else {
-      auto candidates = facts.candidates(range);
-      if (tuned) {
-        const auto rejected =
-            tuned->rejected.find(segment_hash(strip.graph(), strip.segment(range)));
-        if (rejected != tuned->rejected.end()) std::erase(candidates, rejected->second);
-      }
+    if (planned != choices.end()) {
+      choice = planned->second;
+    } else {  // of operators outside of layers, which run one by one
+      const auto candidates = facts.candidates(range);
       STOF_CHECK(!candidates.empty(), kUnsupported, "operators {}: nothing here runs them",
                  strip.operators(range));
       choice = candidates.front();

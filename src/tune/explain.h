@@ -62,8 +62,10 @@ struct Explanation {
 void for_each_launch(const Explanation& explanation,
                      const std::function<void(const ExplainedSegment&, int layer)>& visit);
 
-/// `tuned`: what load_tuned() gave; without it the rules' scheme with the first candidates.
+/// `tuned`: what load_tuned() gave; without it the rules' scheme with the first candidates. As far
+/// as `switches` allow, as sessions do.
 Explanation explain(const TuningProblem& problem, Device& device, const Database& database,
-                    const std::optional<TunedScheme>& tuned);
+                    const std::optional<TunedScheme>& tuned,
+                    const exec::FuseSwitches& switches = {});
 
 }  // namespace stof::tune

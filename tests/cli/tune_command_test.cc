@@ -15,6 +15,7 @@ namespace stof::cli {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -79,6 +80,15 @@ TEST_F(TuneCommand, TunesExplainsExportsAndImports) {
   }
   EXPECT_EQ(attentions, 2);
 
+  // Parts of fusion that are switched off are drawn as what runs in their place.
+  ::setenv("STOF_FUSE", "off", 1);
+  const Finished off = run_on_model({"explain", folder_.path()});
+  EXPECT_THAT(off.out, AllOf(HasSubstr("scheme   14:5554"), HasSubstr("note     STOF_FUSE")));
+  ::setenv("STOF_FUSE", "-onednn", 1);
+  EXPECT_THAT(run_on_model({"explain", folder_.path()}).err,
+              HasSubstr("STOF_FUSE leaves families"));
+  ::unsetenv("STOF_FUSE");
+
   const std::string archive = folder_ / "records.jsonl";
   EXPECT_THAT(run_stof({"cache", "ls"}).out, HasSubstr("2 layers, 4 sequences, 64 rows"));
   EXPECT_THAT(run_stof({"cache", "verify"}).out, HasSubstr("tuning records are intact"));
@@ -87,6 +97,20 @@ TEST_F(TuneCommand, TunesExplainsExportsAndImports) {
   EXPECT_THAT(run_on_model({"explain", folder_.path()}).out, HasSubstr("not tuned"));
   EXPECT_EQ(run_stof({"cache", "import", archive}).exit_code, 0);
   EXPECT_EQ(run_on_model({"explain", folder_.path()}).out, shown.out);
+}
+
+TEST_F(TuneCommand, KeepsTheBestSoFarWhenInterrupted) {
+  // Of a model that takes longer than the signal.
+  std::string config = kConfig;
+  config.replace(config.find("32"), 2, "768");
+  config.replace(config.find("64"), 2, "3072");
+  std::ofstream(folder_ / "config.json") << config;
+  const Finished finished = run_shell(
+      "bash", "timeout --preserve-status -s INT 3 \"$stof\" tune " + folder_.path() +
+                  " --shape 8x64 --mask 'window(4,4)' --device cpu --threads 1 --budget 10m");
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr(": stopped\n"), HasSubstr("chosen")));
+  EXPECT_THAT(run_stof({"cache", "verify"}).out, HasSubstr("tuning records are intact"));
 }
 
 TEST_F(TuneCommand, SaysWhatIsWrong) {

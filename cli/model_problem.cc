@@ -2,12 +2,16 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/file.h"
 #include "exec/plan.h"
 #include "mask_source.h"
 #include "model/bert_config.h"
 #include "model/bert_graph.h"
+#include "model/llama_config.h"
+#include "model/llama_graph.h"
 #include "options.h"
 #include "stof/gpu_info.h"
 #include "tune/cpu_device.h"
@@ -53,10 +57,22 @@ DType dtype_of(const ModelArguments& arguments) {
   return dtype;
 }
 
+/// Whether config.json names a decoder that there is a graph of. What is wrong with the file the
+/// loader of encoders says.
+bool is_decoder(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  constexpr std::uint64_t kMaxBytes = 1 << 20;
+  if (!file_exists(file)) return false;
+  const nlohmann::json config =
+      nlohmann::json::parse(read_text_file(file, kMaxBytes), nullptr, /*allow_exceptions=*/false);
+  const std::string type = config.is_object() ? config.value("model_type", "") : "";
+  return type == "llama" || type == "mistral" || type == "qwen2";
+}
+
 }  // namespace
 
 void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
-  command.add_option("MODEL", arguments.model, "Hugging Face folder of a BERT checkpoint")
+  command.add_option("MODEL", arguments.model, "Hugging Face folder of a BERT or LLaMA checkpoint")
       ->required();
   command.add_option("--shape", arguments.shape, "Sequences x tokens each")->capture_default_str();
   command.add_option("--mask", arguments.mask, "Mask expression; stof mask list shows the words")
@@ -77,11 +93,28 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
 
 tune::TuningProblem load_problem(const ModelArguments& arguments) {
   const Shape shape = parse_shape(arguments.shape);
-  const model::BertConfig config = model::load_bert_config(arguments.model);
-  STOF_CHECK(shape.seq <= config.max_positions, kInvalidArgument,
-             "--shape: the model has {} positions, got sequences of {} tokens",
-             config.max_positions, shape.seq);
   tune::TuningProblem problem;
+  std::int64_t max_positions = 0;
+  const DType dtype = dtype_of(arguments);
+  if (is_decoder(arguments.model)) {
+    const model::LlamaConfig config = model::load_llama_config(arguments.model);
+    max_positions = config.max_positions;
+    // A GPU's products multiply halves of their own; those of oneDNN read the other factor.
+    model::LlamaGraphOptions options;
+    options.joined_gate = dtype != DType::kFloat32;
+    problem.graph_of = [config, dtype, options](std::int64_t rows) {
+      return model::build_llama_graph(config, rows, dtype, options);
+    };
+  } else {
+    const model::BertConfig config = model::load_bert_config(arguments.model);
+    max_positions = config.max_positions;
+    problem.graph_of = [config, dtype](std::int64_t rows) {
+      return model::build_bert_graph(config, rows, dtype);
+    };
+  }
+  STOF_CHECK(shape.seq <= max_positions, kInvalidArgument,
+             "--shape: the model has {} positions, got sequences of {} tokens", max_positions,
+             shape.seq);
   problem.batch.mask = mask::parse(arguments.mask);
   for (std::int64_t i = 0; i <= shape.batch; ++i) problem.batch.offsets.push_back(i * shape.seq);
   // What a session adds to have few shapes.
@@ -89,9 +122,6 @@ tune::TuningProblem load_problem(const ModelArguments& arguments) {
       arguments.rows > 0 ? arguments.rows : exec::bucket_rows(problem.batch.rows());
   for (std::int64_t left = wanted - problem.batch.rows(); left > 0; left -= shape.seq)
     problem.batch.offsets.push_back(problem.batch.rows() + std::min(left, shape.seq));
-  problem.graph_of = [config, dtype = dtype_of(arguments)](std::int64_t rows) {
-    return model::build_bert_graph(config, rows, dtype);
-  };
   return problem;
 }
 

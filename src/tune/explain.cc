@@ -50,6 +50,8 @@ class Facts {
 
   std::string why_apart(Range a, Range b) {
     const Range both{a.first, b.last};
+    // What lies between them is all the other layers.
+    if (strip_.in_layer(a) && !strip_.in_layer(b)) return "one is behind the layers";
     const auto [first, last] = strip_.operator_range(both);
     const auto reasons = fusion::legality(strip_.graph(), first, last);
     if (!reasons.empty()) return reasons.front().text;

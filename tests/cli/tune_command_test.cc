@@ -99,6 +99,21 @@ TEST_F(TuneCommand, TunesExplainsExportsAndImports) {
   EXPECT_EQ(run_on_model({"explain", folder_.path()}).out, shown.out);
 }
 
+TEST_F(TuneCommand, ExplainsADecoder) {
+  std::ofstream(folder_ / "config.json") << R"({"model_type": "llama", "hidden_size": 32,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 48, "vocab_size": 100, "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
+    "tie_word_embeddings": true})";
+  const Finished tuned = run_on_model({"tune", folder_.path(), "--budget", "1s", "--json"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+  EXPECT_EQ(json::parse(tuned.out).at("faulty"), 0);
+  const Finished shown = run_on_model({"explain", folder_.path()});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("2 layers of 13 operators"), HasSubstr("\n[  attention"),
+                               HasSubstr("one is behind the layers")));
+}
+
 TEST_F(TuneCommand, KeepsTheBestSoFarWhenInterrupted) {
   // Of a model that takes longer than the signal.
   std::string config = kConfig;

@@ -1,0 +1,171 @@
+// Times a LLaMA model's passes through sessions on the GPU: random weights of LLaMA 3.2 1B's shape
+// in bfloat16, prompts that fill the caches, and steps of one token over caches of several lengths.
+//   bench_gpu_llama [prefill] [decode] [--json FILE]
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <list>
+#include <random>
+
+#include <fmt/core.h>
+
+#include "backend/cuda/device.h"
+#include "bench/gpu/arguments.h"
+#include "exec/cuda_session.h"
+#include "model/llama_graph.h"
+
+namespace {
+
+using namespace stof;
+using graph::Graph;
+using graph::ValueId;
+
+constexpr std::int64_t kPage = 64, kCacheRows = 8 * 4096;
+
+model::LlamaConfig config_of(std::int64_t vocabulary) {
+  model::LlamaConfig config;
+  config.hidden_size = 2048;
+  config.num_layers = 16;
+  config.num_heads = 32;
+  config.num_kv_heads = 8;
+  config.head_dim = 64;
+  config.intermediate_size = 8192;
+  config.vocab_size = vocabulary;
+  config.max_positions = 131072;
+  config.rms_norm_eps = 1e-5f;
+  config.tied_head = true;
+  config.windows.assign(16, 0);
+  return config;
+}
+
+/// Random weights, a million numbers over and over, so that products keep the size of what they
+/// read.
+struct Weights {
+  std::list<Tensor> tensors;
+  exec::WeightViews views;
+  double bytes = 0;
+
+  explicit Weights(const Graph& graph) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal(0, 1);
+    std::vector<BFloat16> pool(1 << 20);
+    for (BFloat16& x : pool) x = BFloat16(normal(random) / 45);  // 1 / sqrt(2048)
+    for (const ValueId id : graph.of_kind(graph::ValueKind::kWeight)) {
+      const graph::Value& value = graph.value(id);
+      Tensor& tensor = tensors.emplace_back(value.dtype, value.shape);
+      if (value.dtype == DType::kFloat32) {
+        std::ranges::fill(tensor.as<float>(), 1.f);
+      } else {
+        std::size_t at = 0;
+        for (BFloat16& x : tensor.as<BFloat16>()) x = pool[at++ % (pool.size() - 1)];
+      }
+      views[id] = std::as_const(tensor).view();
+      bytes += static_cast<double>(tensor.bytes());
+    }
+  }
+};
+
+/// `rows` new tokens of each of `sequences`, whose caches then hold `keys`.
+struct Step {
+  exec::Batch batch;
+  std::vector<std::int32_t> ids, positions, slots;
+
+  Step(std::int64_t sequences, std::int64_t rows, std::int64_t keys) {
+    batch.mask = mask::causal();
+    batch.cache.page_size = kPage;
+    batch.offsets = {0};
+    std::int32_t page = 0;
+    for (std::int64_t i = 0; i < sequences; ++i) {
+      batch.offsets.push_back(batch.offsets.back() + rows);
+      batch.cache.lengths.push_back(keys);
+      auto& pages = batch.cache.pages.emplace_back();
+      for (std::int64_t key = 0; key < keys; key += kPage) pages.push_back(page++);
+    }
+    for (std::int64_t i = 0; i < batch.rows(); ++i)
+      ids.push_back(static_cast<std::int32_t>(i * 37 % 200));
+    positions = batch.cache.positions(batch.offsets);
+    slots = batch.cache.slots(batch.offsets);
+    batch.inputs = {{"ids", {ids.data(), DType::kInt32, {batch.rows()}}},
+                    {"positions", {positions.data(), DType::kInt32, {batch.rows()}}},
+                    {"slots", {slots.data(), DType::kInt32, {batch.rows()}}}};
+  }
+};
+
+/// Milliseconds of a replayed pass, the median of seven bursts.
+double replay_ms(exec::CudaSession& session, const exec::Batch& batch, int calls) {
+  std::vector<double> times;
+  session.replay(batch, [&](const auto& launch, const exec::CudaResult& result) {
+    const cuda::Driver& driver = cuda::Driver::instance();
+    const auto burst = [&] {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < calls; ++i) launch();
+      driver.check(driver.cuStreamSynchronize(result.stream), "running passes");
+      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+                 .count() /
+             calls;
+    };
+    burst();
+    for (int i = 0; i < 7; ++i) times.push_back(burst());
+  });
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+void run(const cuda::Device& device, bool decodes, std::FILE* json) {
+  // A prompt needs the logits of its last token alone, so its head is left out; a step reads all of
+  // the head's weights.
+  const model::LlamaConfig config = config_of(decodes ? 128256 : 256);
+  const exec::GraphOf graph_of = [&](std::int64_t rows) {
+    return build_llama_graph(
+        config, rows, DType::kBFloat16,
+        {.cache_size = kCacheRows, .reads_cache = decodes, .joined_gate = true});
+  };
+  const Graph graph = graph_of(1);
+  const Weights weights(graph);
+  exec::CudaSession session(
+      device, graph_of, std::make_shared<const exec::CudaWeights>(device, graph, weights.views));
+  struct Case {
+    std::int64_t sequences, rows, keys;
+  };
+  const std::vector<Case> cases =
+      decodes ? std::vector<Case>{{1, 1, 512}, {1, 1, 4096}, {8, 1, 512}, {8, 1, 4096}}
+              : std::vector<Case>{{1, 128, 128}, {1, 2048, 2048}, {8, 512, 512}};
+  for (const Case& c : cases) {
+    const Step step(c.sequences, c.rows, c.keys);
+    const double ms = replay_ms(session, step.batch, decodes ? 20 : 5);
+    const double key_bytes = static_cast<double>(c.sequences * c.keys * 16 * 2 * 8 * 64 * 2);
+    const double gb_s = (weights.bytes + key_bytes) / ms * 1e-6;
+    const double tflops =
+        2 * (weights.bytes / 2) * static_cast<double>(step.batch.rows()) / ms * 1e-9;
+    std::printf("%s (%ld, %ld) over %ld keys: %8.3f ms, %s\n", decodes ? "decode " : "prefill",
+                static_cast<long>(c.sequences), static_cast<long>(c.rows),
+                static_cast<long>(c.keys), ms,
+                decodes ? fmt::format("{:.0f} GB/s of weights and keys", gb_s).c_str()
+                        : fmt::format("{:.0f} TFLOP/s of its products", tflops).c_str());
+    std::printf("    %s\n", session.plan(step.batch.rows()).describe().c_str());
+    if (json != nullptr)
+      std::fprintf(json,
+                   "{\"model\":\"llama-1b\",\"pass\":\"%s\",\"sequences\":%ld,\"rows\":%ld,"
+                   "\"keys\":%ld,\"ms\":%.4f,\"gb_s\":%.0f,\"tflops\":%.0f}\n",
+                   decodes ? "decode" : "prefill", static_cast<long>(c.sequences),
+                   static_cast<long>(c.rows), static_cast<long>(c.keys), ms, gb_s, tflops);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  const bench::Arguments arguments(argc, argv);
+  arguments.expect_names({"prefill", "decode"});
+  const cuda::Device device = cuda::Device::open();
+  std::printf("%s\n", device.facts().name.c_str());
+  if (arguments.wants("prefill")) run(device, false, arguments.json());
+  if (arguments.wants("decode")) run(device, true, arguments.json());
+  return 0;
+} catch (const std::exception& error) {
+  return stof::bench::give_up(error);
+}

@@ -86,6 +86,16 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("begun", output)
         self.assertIn("out of time", self.results()["b"]["result"])
 
+    def test_runs_checks_together_and_the_runtime_check_alone(self):
+        meet = 'cd "$(dirname "$0")"; touch here.{me}; for i in $(seq 100); do [ -e here.{other} ] && break; sleep 0.1; done; ' \
+               '[ -e here.{other} ] || exit 1; sleep 0.3; rm here.{me}; ' + GOOD_CHECK
+        self.program("a_gpu_check", meet.format(me="a", other="b"))
+        self.program("b_gpu_check", meet.format(me="b", other="a").replace("rm here.b", "sleep 0.2; rm here.b"))
+        self.program("runtime_gpu_check", f'cd "$(dirname "$0")"; ls here.* && exit 1; {GOOD_CHECK}')
+        code, output = self.run_script("--workers", "2")
+        self.assertEqual(code, 0, output)
+        self.assertEqual(self.record()["passed"], 36)
+
     def test_a_selection_leaves_no_record(self):
         self.program("a_gpu_check", GOOD_CHECK)
         self.program("b_gpu_check", "exit 1")

@@ -46,6 +46,15 @@ __device__ __forceinline__ void store_matrix_box(u32 shared, const TensorMap* ma
                : "memory");
 }
 
+/// The same of one of several matrices of equal size.
+__device__ __forceinline__ void store_matrix_box(u32 shared, const TensorMap* map, i32 column, i32 row,
+                                                 i32 matrix) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(shared), "r"(column), "r"(row), "r"(matrix)
+      : "memory");
+}
+
 /// What this thread wrote to shared memory comes before copies issued after it.
 __device__ __forceinline__ void fence_copies() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -78,15 +78,17 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
       case GemmStep::kRope:
         call("rotated");
         break;
+      case GemmStep::kHeadStore:  // the addresses of store()
+        break;
     }
   }
   return text + fmt::format("    epilogue.store({});\n", values);
 }
 
 std::string_view to_string(GemmStep step) {
-  constexpr std::string_view kNames[] = {"bias",           "relu",       "gelu_erf", "gelu_tanh",
-                                         "silu",           "gate",       "residual", "row_scale",
-                                         "row_statistics", "layer_norm", "rms_norm", "rope"};
+  constexpr std::string_view kNames[] = {
+      "bias",      "relu",           "gelu_erf",   "gelu_tanh", "silu", "gate",      "residual",
+      "row_scale", "row_statistics", "layer_norm", "rms_norm",  "rope", "head_store"};
   return kNames[static_cast<std::size_t>(step)];
 }
 
@@ -113,7 +115,7 @@ int GemmConfig::chunk() const {
   // 192 accumulators leave no room for the residual of 64 columns, nor do a norm's sums.
   const bool narrow = has(GemmStep::kResidual) && (slabs() * tile_n / 2 > 128 || has_norm());
   for (const int width : {64, 32, 48, 16})
-    if (out % width == 0 && !(narrow && width == 64)) return width;
+    if (out % width == 0 && store_dim % width == 0 && !(narrow && width == 64)) return width;
   return 16;
 }
 
@@ -164,6 +166,7 @@ std::string GemmConfig::name() const {
     if ((step == GemmStep::kBias && bias != DType::kFloat32) || (norm && gamma != DType::kFloat32))
       text += "16";
     if (step == GemmStep::kRope) text += std::to_string(rope_dim);
+    if (step == GemmStep::kHeadStore) text += std::to_string(store_dim);
   }
   return text;
 }
@@ -181,9 +184,12 @@ std::string problem_of(const std::vector<GemmStep>& steps) {
     if (norm && i + 1 != steps.size())
       return fmt::format("steps: expected {} last", to_string(step));
     if (norm && gated) return "steps: expected no norm behind a gate";
+    const bool stored = i + 2 == steps.size() && steps[i + 1] == GemmStep::kHeadStore;
     if (step == GemmStep::kRope &&
-        (i + 1 != steps.size() || i > 1 || (i == 1 && steps[0] != GemmStep::kBias)))
+        ((i + 1 != steps.size() && !stored) || i > 1 || (i == 1 && steps[0] != GemmStep::kBias)))
       return "steps: expected rope last, behind nothing but the bias";
+    if (step == GemmStep::kHeadStore && (i + 1 != steps.size() || gated))
+      return "steps: expected head_store last, and no gate";
     if (step == GemmStep::kRowStatistics && i + 1 != steps.size())
       return "steps: expected row_statistics last, of what is stored";
     gated |= step == GemmStep::kGate;
@@ -207,6 +213,10 @@ std::string GemmConfig::problem() const {
                        has(GemmStep::kRope) ? "a multiple of 16 that a tile is whole heads of"
                                             : "0 without a rotation",
                        rope_dim, tile_n);
+  if (has(GemmStep::kHeadStore) ? store_dim < 16 || store_dim % 16 != 0 : store_dim != 0)
+    return fmt::format("store_dim: expected {}, got {}",
+                       has(GemmStep::kHeadStore) ? "a multiple of 16" : "0 without head_store",
+                       store_dim);
   constexpr int kMostShared = 64;
   if (has(GemmStep::kRope) && schedule == GemmSchedule::kSplit && tile_n > kMostShared)
     return fmt::format("tile_n: split and rotated, registers take {} columns, got {}", kMostShared,
@@ -270,7 +280,7 @@ struct Config {{
   static constexpr int kChunk = {chunk}, kRing = {ring};
   static constexpr bool kGate = {gate}, kBias = {bias}, kFloatBias = {floatbias}, kResidual = {residual};
   static constexpr bool kRowScale = {scale}, kStatistics = {statistics}, kNorm = {norm}, kFloatNorm = {floatnorm}, kCenter = {center};
-  static constexpr int kRopeDim = {rope};
+  static constexpr int kRopeDim = {rope}, kStoreDim = {store};
 }};
 static_assert(GemmSizes<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 static_assert(GemmSizes<Config>::kThreads == {threads}, "host and device disagree on threads");
@@ -297,7 +307,7 @@ gemm(const __grid_constant__ stof::GemmParams params, const __grid_constant__ st
       fmt::arg("bias", flag(config.has(GemmStep::kBias))),
       fmt::arg("floatbias", flag(config.bias == DType::kFloat32)),
       fmt::arg("floatnorm", flag(config.gamma == DType::kFloat32)),
-      fmt::arg("rope", config.rope_dim),
+      fmt::arg("rope", config.rope_dim), fmt::arg("store", config.store_dim),
       fmt::arg("residual", flag(config.has(GemmStep::kResidual))),
       fmt::arg("scale", flag(config.has(GemmStep::kRowScale))),
       fmt::arg("statistics", flag(config.has(GemmStep::kRowStatistics))),

@@ -25,7 +25,8 @@ enum class GemmStep : std::uint8_t {
                    ///< before rounding
   kLayerNorm,      ///< of whole rows, last: (v - mean) / sqrt(variance + epsilon) * gamma + beta
   kRmsNorm,        ///< likewise: v / sqrt(mean square + epsilon) * gamma
-  kRope,           ///< turns heads of queries and keys by the row's position; last, behind the bias
+  kRope,           ///< turns heads of queries and keys by the row's position; behind the bias alone
+  kHeadStore,      ///< last: y is [heads, rows, head_dim]
 };
 std::string_view to_string(GemmStep step);
 
@@ -41,6 +42,7 @@ struct GemmConfig {
   DType bias = DType::kFloat32;      ///< or the element type
   DType gamma = DType::kFloat32;     ///< of gamma and beta; or the element type
   int rope_dim = 0;                  ///< columns of a head that is rotated; 0 without
+  int store_dim = 0;                 ///< likewise of one that is stored by itself
   GemmSchedule schedule = GemmSchedule::kPingPong;
   int tile_m = 128;  ///< 64 or 128; cooperative 128 or 256; single and split 64
   int tile_n = 192;  ///< a multiple of 16 to 256

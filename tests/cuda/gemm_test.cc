@@ -63,6 +63,12 @@ TEST(GemmCandidates, RefuseWhatNoKernelTakesNamingTheArgument) {
   GemmProblem turned = product(64, 192, 64, {GemmStep::kRope, GemmStep::kBias});
   turned.head_dim = turned.rotated = 64;
   EXPECT_THAT(reason(turned), HasSubstr("rope last"));
+  turned.steps = {GemmStep::kHeadStore, GemmStep::kBias};
+  EXPECT_THAT(reason(turned), HasSubstr("head_store last"));
+  turned.steps = {GemmStep::kHeadStore};
+  turned.out = 224;
+  EXPECT_THAT(reason(turned), HasSubstr("whole heads of 64 and no y_stride, got 224"));
+  turned.out = 192;
   turned.steps = {GemmStep::kRope};
   turned.rotated = 100;
   EXPECT_THAT(reason(turned), HasSubstr("whole heads rotated, got 64 and 100"));
@@ -166,6 +172,7 @@ TEST(GemmConfig, IsNamedByAllThatItsTextDependsOn) {
                                           {GemmStep::kBias},
                                           {GemmStep::kRmsNorm},
                                           {GemmStep::kBias, GemmStep::kRope},
+                                          {GemmStep::kHeadStore},
                                           {GemmStep::kResidual, GemmStep::kLayerNorm}})
     for (const DType element : {DType::kBFloat16, DType::kFloat16})
       for (const DType vectors : {DType::kFloat32, element}) {
@@ -224,6 +231,7 @@ TEST(GemmBuild, CompilesWithoutSpills) {
     config.steps = std::move(steps);
     config.bias = bias;
     config.rope_dim = rope_dim;
+    config.store_dim = config.has(GemmStep::kHeadStore) ? 64 : 0;
     const auto module = jit::Nvrtc::instance().compile(config.name(), emit_gemm(config), "sm_90a");
     const jit::ResourceReport report = jit::parse_resources(module.log);
     EXPECT_GT(report.registers, 0) << config.name();
@@ -241,6 +249,8 @@ TEST(GemmBuild, CompilesWithoutSpills) {
           DType::kFloat32, 64);
   compile(GemmSchedule::kCooperative, 128, 256, 4, 1, DType::kFloat16,
           {GemmStep::kBias, GemmStep::kRope}, 1, DType::kFloat16, 128);
+  compile(GemmSchedule::kPingPong, 128, 192, 4, 1, DType::kBFloat16,
+          {GemmStep::kBias, GemmStep::kRope, GemmStep::kHeadStore}, 1, DType::kBFloat16, 64);
   compile(GemmSchedule::kSplit, 64, 64, 8, 2, DType::kBFloat16,
           {GemmStep::kRowScale, GemmStep::kBias, GemmStep::kSilu, GemmStep::kGate});
   compile(GemmSchedule::kSingle, 64, 48, 8, 4, DType::kFloat16, {GemmStep::kResidual});

@@ -202,6 +202,10 @@ cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bi
   problem.epsilon = 1e-5;
   problem.x_stride = x_.stride();
   problem.y_stride = problem.residual_stride = y_of(problem).stride();
+  if (problem.has(GemmStep::kHeadStore)) {
+    if (problem.head_dim == 0) problem.head_dim = 64;
+    problem.y_stride = 0;
+  }
   return problem;
 }
 
@@ -333,7 +337,13 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
       values = std::move(gated);
     }
     for (std::size_t c = 0; c < values.size(); ++c) {
-      const auto got = static_cast<double>(y.at(row, static_cast<std::int64_t>(c)));
+      auto y_row = row, y_column = static_cast<std::int64_t>(c);
+      if (p.has(GemmStep::kHeadStore)) {  // y has no gaps: head after head, by the matrix's rows
+        const std::int64_t dim = p.head_dim;
+        const std::int64_t at = (y_column / dim * rows_ + row) * dim + y_column % dim;
+        y_row = at / out_, y_column = at % out_;
+      }
+      const auto got = static_cast<double>(y.at(y_row, y_column));
       const double size = std::max(1.0, std::abs(values[c]));
       const double beyond = std::abs(got - values[c]) - rounding * std::abs(values[c]);
       worst_ = std::max(worst_, beyond / (kAllowance * size));

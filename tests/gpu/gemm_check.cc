@@ -57,6 +57,8 @@ const std::vector<Steps> kNorms = {{Step::kBias, Step::kResidual, Step::kLayerNo
 
 /// Where columns are whole heads.
 const std::vector<Steps> kRopes = {{Step::kRope}, {Step::kBias, Step::kRope}};
+const std::vector<Steps> kHeads = {{Step::kBias, Step::kHeadStore},
+                                   {Step::kBias, Step::kRope, Step::kHeadStore}};
 
 struct Size {
   std::int64_t rows, in, out, gap;
@@ -84,7 +86,10 @@ std::vector<Steps> steps_of(const Size& size, DType element) {
   // float16 differs in a conversion and one instruction: the rare steps once.
   if (size.all_steps && element == DType::kBFloat16) add(kRare);
   if (size.out % 128 == 0 && size.out <= 1024) add(kNorms);
-  if (size.out % 64 == 0 && element == DType::kBFloat16) add(kRopes);
+  if (size.out % 64 == 0 && element == DType::kBFloat16) {
+    add(kRopes);
+    if (size.gap == 0 && size.rows <= 300) add(kHeads);
+  }
   return steps;
 }
 

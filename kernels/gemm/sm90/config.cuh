@@ -28,7 +28,7 @@ struct GemmParams {
 /// multiply), kSlabs (of 64 rows, each warpgroup's), kPingPong, kSplitGroups, kClusterK, kClusterN,
 /// kLarge, kGroupRegisters, kProducerRegisters, kChunk, kRing, kGate, kBias, kFloatBias, kResidual,
 /// kRowScale, kStatistics, kNorm, kFloatNorm (gamma and beta), kCenter, kRopeDim (of a head that is
-/// rotated; 0 without).
+/// rotated; 0 without), kStoreDim (of a head, where y is [heads, rows, kStoreDim]; 0: a matrix).
 template <class Config>
 struct GemmSizes : Config {
   /// Warpgroups with rows of their own in a tile.
@@ -66,6 +66,7 @@ struct GemmSizes : Config {
   static constexpr int kBiasBytes = kGammaOffset + kNormVectors * Config::kTileN * kNormWidth;
   static constexpr int kBiasSlots = Config::kNorm ? 1 : 2;
 
+  static_assert(Config::kStoreDim % Config::kChunk == 0);
   /// Both halves of a head's pairs lie in one tile, eight columns of the one opposite eight of the other.
   static_assert(Config::kRopeDim == 0 ||
                 (Config::kTileN % Config::kRopeDim == 0 && Config::kRopeDim % 16 == 0 && !Config::kGate));

@@ -169,8 +169,12 @@ class GemmEpilogue {
     ptx::fence_copies();
     __syncwarp();
     if (lane_ == 0) {
-      ptx::store_matrix_box(staging_ + buffer * D::kStagingBytes, maps_.y, out_column(chunk_),
-                            slab_row());
+      const u32 from = staging_ + buffer * D::kStagingBytes;
+      const i32 column = out_column(chunk_);
+      if constexpr (D::kStoreDim > 0)
+        ptx::store_matrix_box(from, maps_.y, column % D::kStoreDim, slab_row(), column / D::kStoreDim);
+      else
+        ptx::store_matrix_box(from, maps_.y, column, slab_row());
       ptx::commit_stores();
       refill_residual();
     }

@@ -11,7 +11,7 @@ namespace stof {
 struct GemmMaps {
   const ptx::TensorMap* x;         // boxes of 64 columns, kTileM rows
   const ptx::TensorMap* w;         // boxes of 64 columns, kTileN rows (with a gate half as many)
-  const ptx::TensorMap* y;         // boxes of kChunk columns, 16 rows
+  const ptx::TensorMap* y;         // boxes of kChunk columns, 16 rows; {kStoreDim, rows, heads} with heads
   const ptx::TensorMap* residual;  // likewise
 };
 

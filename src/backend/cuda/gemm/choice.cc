@@ -33,6 +33,7 @@ GemmConfig gemm_config_of(const fusion::Choice& choice, const GemmProblem& probl
   config.bias = problem.bias;
   config.gamma = problem.gamma;
   config.rope_dim = problem.rope_dim();
+  config.store_dim = problem.store_dim();
   config.steps = problem.steps;
   config.schedule =
       static_cast<GemmSchedule>(number("schedule", static_cast<int>(GemmSchedule::kSplit)));

@@ -61,6 +61,7 @@ GemmConfig config_of(const Shape& shape, const GemmProblem& problem) {
   config.bias = problem.bias;
   config.gamma = problem.gamma;
   config.rope_dim = problem.rope_dim();
+  config.store_dim = problem.store_dim();
   config.schedule = shape.schedule;
   config.tile_m = shape.tile_m;
   config.tile_n = shape.tile_n;

@@ -20,6 +20,10 @@ std::int64_t GemmProblem::y_columns() const { return has(GemmStep::kGate) ? out 
 
 int GemmProblem::rope_dim() const { return has(GemmStep::kRope) ? static_cast<int>(head_dim) : 0; }
 
+int GemmProblem::store_dim() const {
+  return has(GemmStep::kHeadStore) ? static_cast<int>(head_dim) : 0;
+}
+
 std::string GemmProblem::describe() const {
   std::string text =
       fmt::format("{} [{}, {}] x [{}, {}]^T", stof::to_string(element), rows, in, out, in);
@@ -36,12 +40,16 @@ std::string GemmProblem::unsupported() const {
       return fmt::format("{}: expected float32 or {}, got {}", name, stof::to_string(element),
                          stof::to_string(dtype));
   constexpr std::int64_t kMostHead = 256;
-  if (has(GemmStep::kRope) && (head_dim < 16 || head_dim > kMostHead || head_dim % 16 != 0 ||
-                               rotated < 0 || rotated > out || rotated % head_dim != 0))
+  if ((has(GemmStep::kRope) || has(GemmStep::kHeadStore)) &&
+      (head_dim < 16 || head_dim > kMostHead || head_dim % 16 != 0 || rotated < 0 ||
+       rotated > out || rotated % head_dim != 0))
     return fmt::format(
         "head_dim: expected a multiple of 16 up to {}, and whole heads rotated, got {} and {} "
         "columns",
         kMostHead, head_dim, rotated);
+  if (has(GemmStep::kHeadStore) && (out % head_dim != 0 || y_stride != 0))
+    return fmt::format("out: expected whole heads of {} and no y_stride, got {} and {}", head_dim,
+                       out, y_stride);
   if (std::string text = codegen::problem_of(steps); !text.empty()) return text;
   if (!(epsilon >= 0)) return fmt::format("epsilon: expected 0 or more, got {}", epsilon);
   // The copy engine's rows begin at multiples of 16 bytes; its positions are 32-bit.

@@ -19,7 +19,8 @@ struct GemmProblem {
   DType bias = DType::kFloat32;   ///< or the element type
   DType gamma = DType::kFloat32;  ///< of gamma and beta; or the element type
   double epsilon = 0;             ///< of a norm
-  /// With GemmStep::kRope: columns of a head, and the first columns of y that are turned.
+  /// With GemmStep::kRope and kHeadStore: columns of a head; with kRope, how many of the first
+  /// columns of y are turned.
   std::int64_t head_dim = 0, rotated = 0;
   /// Elements from row to row; 0: as many as the matrix has columns.
   std::int64_t x_stride = 0, y_stride = 0, residual_stride = 0;
@@ -27,7 +28,8 @@ struct GemmProblem {
   bool has(codegen::GemmStep step) const;
   bool has_norm() const;
   std::int64_t y_columns() const;
-  int rope_dim() const;  ///< head_dim with GemmStep::kRope, else 0
+  int rope_dim() const;   ///< head_dim with GemmStep::kRope, else 0
+  int store_dim() const;  ///< head_dim with GemmStep::kHeadStore, else 0
   /// "bfloat16 [128, 768] x [3072, 768]^T, bias, gelu_erf"
   std::string describe() const;
   /// Empty, or why the kernels do not take it: "in: expected a multiple of 8, got 100".

@@ -19,7 +19,7 @@ const Kernel& kernel_of(const GemmProblem& problem, const GemmConfig& config,
   STOF_CHECK(config.element == problem.element && config.steps == problem.steps &&
                  config.bias == problem.bias &&
                  (config.gamma == problem.gamma || !problem.has_norm()) &&
-                 config.rope_dim == problem.rope_dim(),
+                 config.rope_dim == problem.rope_dim() && config.store_dim == problem.store_dim(),
              kInvalidArgument, "{}: configuration {} is for other steps or element types",
              problem.describe(), config.name());
   STOF_CHECK(device.facts().target() == "sm_90a", kUnsupported,
@@ -33,12 +33,16 @@ const Kernel& kernel_of(const GemmProblem& problem, const GemmConfig& config,
       {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), kEarlyStart}, device);
 }
 
+/// Of rows of 128, 64 and 32 bytes.
+int swizzle_of(int box_columns) {
+  return box_columns == 64 ? 3 : box_columns == 32 ? 2 : box_columns == 16 ? 1 : 0;
+}
+
 /// A row-major matrix as the copy engine sees it, in boxes of `box_columns` x `box_rows`, whose
 /// rows are swizzled where they are 32, 64 or 128 bytes.
 CUtensorMap matrix_map(const char* name, DType element, CUdeviceptr data, std::int64_t rows,
                        std::int64_t columns, std::int64_t stride, int box_rows, int box_columns) {
   constexpr int kFloat16 = 6, kBFloat16 = 9, kNoInterleave = 0, kPromote256 = 3, kZeroFill = 0;
-  const int swizzle = box_columns == 64 ? 3 : box_columns == 32 ? 2 : box_columns == 16 ? 1 : 0;
   const std::uint64_t extents[] = {static_cast<std::uint64_t>(columns),
                                    static_cast<std::uint64_t>(rows)};
   const std::uint64_t strides[] = {static_cast<std::uint64_t>(stride) * 2};
@@ -49,12 +53,35 @@ CUtensorMap matrix_map(const char* name, DType element, CUdeviceptr data, std::i
   const Driver& driver = Driver::instance();
   const CUresult result = driver.cuTensorMapEncodeTiled(
       &map, element == DType::kBFloat16 ? kBFloat16 : kFloat16, 2, device_pointer(data), extents,
-      strides, box, steps, kNoInterleave, swizzle, kPromote256, kZeroFill);
+      strides, box, steps, kNoInterleave, swizzle_of(box_columns), kPromote256, kZeroFill);
   if (result != 0)
     driver.check(result,
                  fmt::format("describing {} [{}, {}] with {} elements from row to row to the "
                              "copy engine",
                              name, rows, columns, stride));
+  return map;
+}
+
+/// y [heads, rows, dim] in boxes of 16 rows of one head: the copy engine ends them at a head's last
+/// row, and leaves out heads that are not there.
+CUtensorMap heads_map(DType element, CUdeviceptr data, std::int64_t heads, std::int64_t rows,
+                      std::int64_t dim, int box_columns) {
+  constexpr int kFloat16 = 6, kBFloat16 = 9, kNoInterleave = 0, kPromote256 = 3, kZeroFill = 0;
+  const auto bytes = [](std::int64_t elements) { return static_cast<std::uint64_t>(elements) * 2; };
+  const std::uint64_t extents[] = {static_cast<std::uint64_t>(dim),
+                                   static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(heads)};
+  const std::uint64_t strides[] = {bytes(dim), bytes(rows * dim)};
+  const std::uint32_t box[] = {static_cast<std::uint32_t>(box_columns), 16, 1};
+  const std::uint32_t steps[] = {1, 1, 1};
+  CUtensorMap map;
+  const Driver& driver = Driver::instance();
+  const CUresult result = driver.cuTensorMapEncodeTiled(
+      &map, element == DType::kBFloat16 ? kBFloat16 : kFloat16, 3, device_pointer(data), extents,
+      strides, box, steps, kNoInterleave, swizzle_of(box_columns), kPromote256, kZeroFill);
+  if (result != 0)
+    driver.check(result,
+                 fmt::format("describing y [{}, {}, {}] to the copy engine", heads, rows, dim));
   return map;
 }
 
@@ -94,8 +121,10 @@ Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
                        config_.tile_m, 64);
   call.weight_ = matrix_map("weight", p.element, operands.weight, p.out, p.in, p.in,
                             config_.tile_n / (p.has(GemmStep::kGate) ? 2 : 1), 64);
-  call.y_ = matrix_map("y", p.element, operands.y, p.rows, width, stride(p.y_stride, width), 16,
-                       config_.chunk());
+  call.y_ = p.store_dim() > 0 ? heads_map(p.element, operands.y, p.out / p.head_dim, p.rows,
+                                          p.head_dim, config_.chunk())
+                              : matrix_map("y", p.element, operands.y, p.rows, width,
+                                           stride(p.y_stride, width), 16, config_.chunk());
   call.residual_ = operands.residual == 0
                        ? call.y_
                        : matrix_map("residual", p.element, operands.residual, p.rows, width,

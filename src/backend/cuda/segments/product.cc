@@ -23,7 +23,8 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
   const graph::Value &x = graph.value(product.x), &weight = graph.value(product.weight),
                      &y = graph.value(product.y);
   // Weight and bias are read before the kernel before has ended: it must not write them.
-  if (weight.dtype != x.dtype || y.dtype != x.dtype || y.shape.rank() != 2 ||
+  const bool by_heads = graph.op(segment.last).op == graph::Op::kHeadStore;
+  if (weight.dtype != x.dtype || y.dtype != x.dtype || y.shape.rank() != (by_heads ? 3 : 2) ||
       !is_dense(graph, product.weight) || !is_weight(graph, product.weight))
     return std::nullopt;
   // The copy engine reads and writes from multiples of 16 bytes.
@@ -39,7 +40,7 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
   problem.in = x.shape[1];
   problem.out = weight.shape[0];
   problem.x_stride = stride(product.x);
-  problem.y_stride = stride(product.y);
+  problem.y_stride = by_heads ? 0 : stride(product.y);
   // Of elements or float32: the bias, and gamma with beta.
   const auto take_vector = [&](ValueId id, ValueId* taken, DType* dtype) {
     if (*taken != kNoId || !is_weight(graph, id)) return false;
@@ -74,6 +75,13 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
         problem.rotated = (a.heads + a.kv_heads) * a.head_dim;
         product.positions = step.operand;
         product.frequencies = step.operand2;
+        break;
+      }
+      case Step::kHeadStore: {
+        const std::int64_t dim = graph.op(step.op).attributes.head_dim;
+        if (problem.head_dim != 0 && problem.head_dim != dim) return std::nullopt;
+        problem.steps.push_back(GemmStep::kHeadStore);
+        problem.head_dim = dim;
         break;
       }
       case Step::kGate:  // of the product's own halves, gates first

@@ -232,7 +232,7 @@ typedef struct stof_attention_problem {
    * after all of the above and before the mask. -inf hides the key. Null: none. */
   const char* score_mod;
   int64_t num_score_tables;             /* at most 16 */
-  const stof_score_table* score_tables; /* num_score_tables of them, each with its struct_size */
+  const stof_score_table* score_tables; /* num_score_tables, all of one struct_size */
 } stof_attention_problem;
 
 enum { STOF_CPU = 0, STOF_GPU = 1 };

@@ -9,6 +9,7 @@ import oracle
 import pytest
 import stof
 from stof import errors, masks
+from stof._native.call import in_python
 
 SHAPE = dict(batch=1, num_heads=2, seq_q=4, head_dim=8, dtype="float32")
 Q, K, V = oracle.arrays(1, 2, 4, 6, 5, 8)
@@ -363,3 +364,54 @@ for name in ("stof.transformers", "stof.compat.flex"):
 def test_beginners_are_told_what_to_write(call, message):
     with pytest.raises(stof.InvalidArgument, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    (
+        (
+            lambda: masks.parse('dense("model.npy")', "/nowhere"),
+            ": /nowhere/model.npy: no such file",
+        ),
+        (lambda: masks.parse('dense("model.npy")'), 'got the file "model.npy"'),
+        (lambda: masks.parse("causal & window_left(1)"), 'mask "window_left"'),
+        (lambda: masks.predicate("options.x > 1"), "\n  options.x > 1\n         ^"),
+        (lambda: masks.from_json('{"op": "problem.x"}'), 'mask "problem.x"'),
+        (
+            lambda: stof.plan("causal", seq_kv=4, **SHAPE, score_mod="score + alibi_slopes[h]"),
+            'name "alibi_slopes"; expected b, h, q, k, a function or a table that is given\n'
+            "  score + alibi_slopes[h]\n          ^",
+        ),
+    ),
+)
+def test_messages_keep_the_caller_s_own_text(call, said):
+    with pytest.raises(stof.StofError) as refusal:
+        call()
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    (
+        (
+            "attention problem head_dim_qk: expected 1",
+            "head_dim, the last extent of q and k: expected 1",
+        ),
+        ("head_dim_qk: the decode kernel takes", "head_dim: the decode kernel takes"),
+        (
+            "window_left, window_right, sink_tokens: expected",
+            "window[0], window[1], sink_tokens: expected",
+        ),
+        ("attention problem batch * num_heads_q: expected", "batch * num_heads: expected"),
+        ("alibi_slopes.shape: expected", "alibi.shape: expected"),
+        ("tensors.score_tables[3]: expected", "score_tables[3]: expected"),
+        ("model.npy: no such file", "model.npy: no such file"),
+        ("no colon, head_dim_qk", "no colon, head_dim_qk"),
+        (
+            "bias: expected memory apart from alibi_slopes, got address ranges that overlap",
+            "bias: expected memory apart from alibi, got address ranges that overlap",
+        ),
+    ),
+)
+def test_messages_of_the_library_have_the_names_of_the_package(given, expected):
+    assert in_python(given) == expected

@@ -43,9 +43,10 @@ void check_tables(std::int64_t count, const void* tables, const char* owner) {
 std::vector<expr::TableDecl> score_tables_of(const stof_attention_problem& given) {
   check_tables(given.num_score_tables, given.score_tables, "problem");
   std::vector<expr::TableDecl> tables;
+  const SizedArray<stof_score_table> elements(given.score_tables, "problem.score_tables");
   for (std::int64_t i = 0; i < given.num_score_tables; ++i) {
     const std::string name = fmt::format("problem.score_tables[{}]", i);
-    const stof_score_table table = read_sized(given.score_tables + i, name.c_str());
+    const stof_score_table table = elements.read(i);
     STOF_CHECK(table.rank >= 0 && table.rank <= Dims::kMaxRank, kInvalidArgument,
                "{}.rank: expected 0 to {}, got {}", name, Dims::kMaxRank, table.rank);
     STOF_CHECK(table.name != nullptr, kInvalidArgument, "{}.name: expected a name, got null", name);

@@ -1,9 +1,12 @@
 #pragma once
 // Structs that grow: the first member says how much of one the caller knows.
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "core/check.h"
 
@@ -36,7 +39,37 @@ Struct read_sized(const Struct* given, const char* name) {
   return read_sized(given, name, sizeof(Struct));
 }
 
-/// The same where null means that every field has its default.
+/// An array of structs that grow. Its elements are as far apart as the caller's struct is long,
+/// which the first one says and the others repeat; a longer or shorter one of this library would
+/// miss them.
+template <class Struct>
+class SizedArray {
+ public:
+  SizedArray(const Struct* given, std::string name, std::size_t first_size = sizeof(Struct))
+      : first_(reinterpret_cast<const std::byte*>(given)),
+        name_(std::move(name)),
+        first_size_(first_size) {}
+
+  /// Element `i`; the caller vouches that there are so many.
+  Struct read(std::int64_t i) const {
+    std::uint32_t step = 0;
+    if (first_ != nullptr) std::memcpy(&step, first_, sizeof(step));
+    const auto* element = reinterpret_cast<const Struct*>(first_ + i * std::int64_t{step});
+    const std::string name = fmt::format("{}[{}]", name_, i);
+    const Struct all = read_sized(element, name.c_str(), first_size_);
+    STOF_CHECK(all.struct_size == step, kInvalidArgument,
+               "{}.struct_size: expected {} as in {}[0], got {}", name, step, name_,
+               all.struct_size);
+    return all;
+  }
+
+ private:
+  const std::byte* first_;
+  std::string name_;
+  std::size_t first_size_;
+};
+
+/// A struct that may be null, which means that every field has its default.
 template <class Struct>
 Struct read_sized_or_default(const Struct* given, const char* name) {
   return given == nullptr ? Struct{} : read_sized(given, name);

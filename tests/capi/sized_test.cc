@@ -60,6 +60,40 @@ TEST(SizedStruct, RefusesSizesThatNoVersionHas) {
   EXPECT_EQ(error_of(nullptr), "options: expected a pointer, got null");
 }
 
+std::string error_of(const SizedArray<Second>& array, std::int64_t i) {
+  try {
+    array.read(i);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SizedArray, StepsByTheStructThatTheCallerKnows) {
+  First older[3] = {{sizeof(First), 1}, {sizeof(First), 2}, {sizeof(First), 3}};
+  const SizedArray<Second> array(reinterpret_cast<const Second*>(older), "tables", sizeof(First));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(array.read(i).number, i + 1);
+    EXPECT_EQ(array.read(i).newer, 0);
+  }
+  older[2].struct_size = sizeof(First) + 1;
+  EXPECT_EQ(error_of(array, 2), "tables[2].struct_size: expected 8 as in tables[0], got 9");
+  const Second current[2] = {{sizeof(Second), 1, 10}, {sizeof(Second), 2, 20}};
+  EXPECT_EQ(SizedArray<Second>(current, "tables", sizeof(First)).read(1).newer, 20);
+}
+
+TEST(SizedArray, RefusesAStructThatIsLongerThanTheLibrarys) {
+  struct Longer {
+    Second known;
+    std::int64_t newest;
+  };
+  const Longer newer[2] = {{{sizeof(Longer), 1, 10}, 100}, {{sizeof(Longer), 2, 20}, 200}};
+  const SizedArray<Second> array(&newer[0].known, "tables", sizeof(First));
+  EXPECT_EQ(error_of(array, 0),
+            "tables[0].struct_size: expected at most 16, got 24; the caller was compiled for a "
+            "newer stof than this library: update the library");
+}
+
 // Others rely on these layouts: the sizes only grow, and none has bytes that no field names.
 TEST(SizedStruct, HasTheLayoutThatWasReleased) {
   EXPECT_EQ(sizeof(stof_tensor), 40u);

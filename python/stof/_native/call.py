@@ -5,47 +5,81 @@ from __future__ import annotations
 import ctypes
 import json
 import re
+from functools import lru_cache
 from typing import Any, Callable
 
 from ..errors import BY_STATUS, InternalError, InvalidArgument
 from .shared_library import library
+from .structs import Sized
 
 
-#: The C interface's names in messages, and what they are called here.
-_IN_PYTHON = (
-    (r"call stof_mask_bind\(\) first", "call mask.bind(seq_q, seq_kv, ...) first"),
-    (r"\bstof_mask_bind\(\)", "mask.bind()"),
-    (r"\bstof_mask_from_json\(\)", "stof.masks.from_json()"),
-    (r"\bstof_mask_(parse|dense|predicate)\(\)", r"stof.masks.\1()"),
-    (r"\bstof_plan_(?:dense_)?attention\(\)", "stof.plan()"),
-    (r"\bstof_plan_varlen_attention\(\)", "stof.varlen_plan()"),
-    (r"\bstof_plan_block_lists\(\)", "stof.BlockListPlan()"),
-    (r"\bstof_plan_decode\(\)", "stof.DecodePlan()"),
-    (r"\bstof_plan_run\(\)", "Plan.run()"),
-    (r"\bSTOF_CPU\b", 'device="cpu"'),
-    (r"\bSTOF_GPU\b", 'device="cuda"'),
-    (r"\bproblem\.position_buckets\b", "position_bias.num_buckets"),
-    (r"\bposition_buckets\b", "position_bias.num_buckets"),
-    (r"\bposition_max_distance\b", "position_bias.max_distance"),
-    (r"\bposition_bidirectional\b", "position_bias.bidirectional"),
-    (r"\battention problem head_dim_qk\b", "head_dim, the last extent of q and k"),
-    (r"\battention problem head_dim_v\b", "head_dim_v, the last extent of v"),
-    (r"^dense: (?=expected an array of )", "mask: dense: "),
-    (r"\battention problem (?=[a-z_.]+:)", ""),
-    (r"\b(?:problem|tensors|options|target|model)\.(?=[a-z])", ""),
-    (r"\bhead_dim_qk\b", "head_dim"),
-    (r"\bnum_heads_q\b", "num_heads"),
-    (r"\balibi_slopes\b", "alibi"),
-    (r"\bwindow_left\b", "window[0]"),
-    (r"\bwindow_right\b", "window[1]"),
+#: What the C interface calls an argument, and what it is called here.
+_ARGUMENTS = {
+    "head_dim_qk": "head_dim",
+    "num_heads_q": "num_heads",
+    "alibi_slopes": "alibi",
+    "window_left": "window[0]",
+    "window_right": "window[1]",
+}
+#: Of attention problems, where the arrays' shapes give these numbers.
+_OF_PROBLEMS = {
+    "head_dim_qk": "head_dim, the last extent of q and k",
+    "head_dim_v": "head_dim_v, the last extent of v",
+}
+#: Other places where the library itself names an argument or one of its functions.
+_PHRASES = (
+    ("; call stof_mask_bind() first", "; call mask.bind(seq_q, seq_kv, ...) first"),
+    (" a divisor of num_heads_q = ", " a divisor of num_heads = "),
+    (" memory apart from alibi_slopes, ", " memory apart from alibi, "),
 )
+_OWNER = re.compile(
+    r"(?:attention problem |(?:problem|tensors|options|target|model)\.)(?=([a-z_]+))"
+)
+_QUOTED = re.compile(r'("[^"]*")')
+
+
+@lru_cache(maxsize=None)
+def _fields() -> frozenset[str]:
+    """Every field of the C interface's structs, and what the library names besides."""
+    structs = Sized.__subclasses__()
+    names = {name for struct in structs for name, *_ in struct._fields_}
+    return frozenset(names | {"position_bias"})
+
+
+def _argument(name: str) -> str:
+    """What stands before a message's first colon, in this package's names for an argument."""
+    known = _ARGUMENTS
+    owner = _OWNER.match(name)
+    if owner and owner[1] in _fields():
+        name = name[owner.end() :]
+        if owner[0] == "attention problem ":
+            known = {**_ARGUMENTS, **_OF_PROBLEMS}
+    start, joined, others = name, "", ""
+    for separator in (", ", " * "):
+        if separator in name:
+            start, joined, others = name.partition(separator)
+            break
+    found = re.match(r"[a-z_]+", start)
+    if found and found[0] in known:
+        start = known[found[0]] + start[found.end() :]
+    return start + joined + (_argument(others) if joined else "")
 
 
 def in_python(message: str) -> str:
-    """A message of the library with the names that this package has for things."""
-    for pattern, name in _IN_PYTHON:
-        message = re.sub(pattern, name, message)
-    return message
+    """A message of the library with the names that this package has for things.
+
+    Only the library's own words change: the argument at the start and some whole phrases. What may
+    be the caller's text, quoted or on further lines or the name of a file, stays as it is.
+    """
+    first, newline, echoed = message.partition("\n")
+    name, colon, said = first.partition(":")
+    if name == "dense" and said.startswith(" expected an array of "):
+        name = "mask: dense"
+    pieces = _QUOTED.split(said)
+    for i in range(0, len(pieces), 2):  # the others are quoted
+        for phrase, here in _PHRASES:
+            pieces[i] = pieces[i].replace(phrase, here)
+    return (_argument(name) if colon else name) + colon + "".join(pieces) + newline + echoed
 
 
 def check(status: int) -> None:

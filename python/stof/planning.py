@@ -352,6 +352,7 @@ class Plan:
             key: Any = (signature(qkv[0]), signature(qkv[1]), signature(qkv[2]))
             if out is not None or lse is not None or extras is not _NO_EXTRAS:
                 key += tuple(x if x is None else signature(x) for x in (out, lse, *extras))
+                key += tuple(x is None or framework.is_writable(x) for x in (out, lse))
             call: Call | None = calls.get(key)
         except (AttributeError, TypeError):  # not arrays of one framework: prepare() says which
             prepare(self._problem, self._device, framework, qkv, out, lse, extras)

@@ -135,6 +135,25 @@ def test_outputs_of_the_caller():
             plan.run(q, k, v, **bad)
 
 
+def test_read_only_memory_is_not_written():
+    """Whether it is seen at first, or after memory of the same layout that may be written."""
+    q, k, v = oracle.arrays(7, 1, 2, 9, 9, 8)
+    options = dict(batch=1, num_heads=2, seq_q=9, head_dim=8, dtype="float32", return_lse=True)
+    for warm in (False, True):
+        plan = stof.plan("causal", **options)
+        given = dict(out=np.zeros_like(q), lse=np.zeros((1, 2, 9), np.float32))
+        if warm:
+            plan.run(q, k, v, **given)
+        for name, array in given.items():
+            before = array.copy()
+            array.flags.writeable = False
+            with pytest.raises(stof.InvalidArgument, match=f"{name}: expected memory to write to"):
+                plan.run(q, k, v, **given)
+            np.testing.assert_array_equal(array, before)
+            array.flags.writeable = True
+            plan.run(q, k, v, **given)
+
+
 @pytest.mark.parametrize("mask", [None, "causal", masks.window(2, 1) | masks.prefix(1)])
 def test_packed_sequences_equal_separate_ones(mask):
     lengths_q, lengths_kv = [3, 0, 17, 1], [5, 2, 17, 9]

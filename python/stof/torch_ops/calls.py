@@ -55,11 +55,9 @@ def _check_written(name: str, given: torch.Tensor, result: torch.Tensor) -> None
         )
 
 
-def mask_text(mask: Any) -> str:
-    """What an operator is given for a mask: text stays, an object gives its name."""
-    if mask is None:
-        return ""
-    if isinstance(mask, str):
+def mask_text(mask: Any) -> str | None:
+    """What an operator is given for a mask: text and None stay, an object gives its name."""
+    if mask is None or isinstance(mask, str):
         return mask
     if isinstance(mask, Mask):
         return mask._name
@@ -88,11 +86,9 @@ def _position(position_bias: Any) -> tuple[Any, int, bool]:
     return _operands(table)[0], position_bias.max_distance, position_bias.bidirectional
 
 
-def _modification(score_mod: Any) -> tuple[str, str, list[torch.Tensor]]:
+def _modification(score_mod: Any) -> tuple[str | None, str, list[torch.Tensor]]:
     """A ScoreMod, text or None as its text, the names of its tables, and these."""
-    if score_mod is None:
-        return "", "", []
-    if isinstance(score_mod, str):
+    if score_mod is None or isinstance(score_mod, str):
         return score_mod, "", []
     tables = list(score_mod.tables.values())
     for table in tables:

@@ -1,7 +1,7 @@
 """The operators: what torch records, what they compute, and the shapes they promise.
 
 Each returns (out, lse); lse is empty where it was not asked for. Optional operands are None where
-there are none. A text `mask` is one of docs/masks.md, or a name of stof.identity.
+there are none, as are masks and score_mod. A text `mask` is one of docs/masks.md, or a name of stof.identity.
 """
 
 from __future__ import annotations
@@ -129,19 +129,19 @@ _refuse_gradients(run)
 
 @operator(
     "attention",
-    "Tensor q, Tensor k, Tensor v, str mask, Tensor? bound, str also, Tensor? start, "
+    "Tensor q, Tensor k, Tensor v, str? mask, Tensor? bound, str? also, Tensor? start, "
     "SymInt q_offset, SymInt kv_offset, str alignment, float? scale, float softcap, Tensor? alibi, "
     "Tensor? bias, Tensor? sink, Tensor? position_table, SymInt position_max_distance, "
-    "bool position_bidirectional, str score_mod, str score_names, Tensor[] score_tables, "
+    "bool position_bidirectional, str? score_mod, str score_names, Tensor[] score_tables, "
     "bool return_lse) -> (Tensor, Tensor)",
 )
 def attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: str,
+    mask: Optional[str],
     bound: Optional[Tensor],
-    also: str,
+    also: Optional[str],
     start: Optional[Tensor],
     q_offset: int,
     kv_offset: int,
@@ -154,7 +154,7 @@ def attention(
     position_table: Optional[Tensor],
     position_max_distance: int,
     position_bidirectional: bool,
-    score_mod: str,
+    score_mod: Optional[str],
     score_names: str,
     score_tables: List[Tensor],
     return_lse: bool,
@@ -178,7 +178,7 @@ def attention(
             bidirectional=position_bidirectional,
         )
     modified = None
-    if score_mod:
+    if score_mod is not None:
         modified = ScoreMod(score_mod, dict(zip(score_names.split(","), score_tables)))
     result = compute(
         *_plain(q, k, v),
@@ -208,7 +208,7 @@ _refuse_gradients(attention)
 
 @operator(
     "varlen_attention",
-    "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_kv, str mask, "
+    "Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_kv, str? mask, "
     "str alignment, float? scale, float softcap, Tensor? alibi, Tensor? sink, "
     "Tensor? position_table, SymInt position_max_distance, bool position_bidirectional, "
     "bool return_lse) -> (Tensor, Tensor)",
@@ -219,7 +219,7 @@ def varlen_attention(
     v: Tensor,
     cu_seqlens_q: Tensor,
     cu_seqlens_kv: Tensor,
-    mask: str,
+    mask: Optional[str],
     alignment: str,
     scale: Optional[float],
     softcap: float,

@@ -46,12 +46,10 @@ class _Recent:
 _masks = _Recent(_CAPACITY)
 
 
-def mask_of(text: masks.Mask | str) -> masks.Mask | None:
-    """The mask of a text or a name; None for the empty text, itself for a mask."""
-    if isinstance(text, masks.Mask):
+def mask_of(text: masks.Mask | str | None) -> masks.Mask | None:
+    """The mask of a text or a name; a mask and None are themselves."""
+    if text is None or isinstance(text, masks.Mask):
         return text
-    if not text:
-        return None
     if identity.is_name(text):
         return identity.find(text, "mask")
     return _masks.get(("text", text), lambda: masks.parse(text))

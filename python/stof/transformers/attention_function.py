@@ -82,7 +82,7 @@ def _is_cross(module: Any) -> bool:
 
 def _unmasked(
     module: Any, q_length: int, kv_length: int, is_causal: bool | None, sliding_window: int | None
-) -> tuple[str, str]:
+) -> tuple[str | None, str]:
     """(mask, alignment) where the host gave no mask: causal models stay causal."""
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if not causal:
@@ -91,7 +91,7 @@ def _unmasked(
                 f"attention_mask: expected one with sliding_window={sliding_window} in a module "
                 "that is not causal, got None; which side the window covers is the mask's to say"
             )
-        return "", "top_left"
+        return None, "top_left"
     if q_length != 1 and q_length != kv_length:
         raise InvalidArgument(
             f"attention_mask: expected one for {q_length} queries and {kv_length} keys of a "
@@ -181,7 +181,7 @@ def stof_attention(
             given = _checked_tensor(given)
             also = _undescribed(module, query.shape[2], key.shape[2], "a tensor")
         bias = _sum(bias, _hidden(given) if given.dtype == torch.bool else given.float())
-        out = _joined(query, key, value, "", also, bias, options)
+        out = _joined(query, key, value, None, also, bias, options)
     return out.transpose(1, 2).contiguous(), None
 
 
@@ -199,14 +199,14 @@ def _joined(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    mask: str,
+    mask: str | None,
     also: Any,
     bias: torch.Tensor | None,
     options: dict[str, Any],
 ) -> torch.Tensor:
-    """What both let through; `mask` is text, "" for everything."""
+    """What both let through; `mask` is text, None for everything."""
     if also is None:
-        return compute(query, key, value, mask or None, bias=bias, **options)
+        return compute(query, key, value, mask, bias=bias, **options)
     if is_tracing(query):
         return calls.attention(query, key, value, mask, also=also, bias=bias, **options)
     both = resolved.joined(resolved.mask_of(mask), resolved.mask_of(also))

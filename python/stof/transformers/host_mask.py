@@ -72,7 +72,7 @@ class HostMask(BlockMask):
 class RecordedHostMask(HostMask):
     """One made while a graph is recorded: masks are text or names, or numbers known when it runs.
 
-    `mask` is "" where `bound` is the number of the mask as a tensor. Both, and `also`, are asked at
+    `mask` is None where `bound` is the number of the mask as a tensor. Both, and `also`, are asked at
     positions that count from q_offset (and `start`, a tensor of one integer) and kv_offset.
     """
 
@@ -81,7 +81,7 @@ class RecordedHostMask(HostMask):
     def __init__(
         self,
         shape: tuple[int, int, int, int],
-        mask: str,
+        mask: str | None,
         bound: torch.Tensor | None,
         row: torch.Tensor | None,
         also: Any,

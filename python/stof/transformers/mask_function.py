@@ -128,7 +128,7 @@ def _recorded_mask(
     """Nothing can be read now: tables become a mask when the graph runs, and padding a bias."""
     text, tables = traced_in_graph(mask_function)
     bound = None
-    mask = ""
+    mask = None
     if tables:
         bound = operators.mask_from_values(text, tables)
     else:

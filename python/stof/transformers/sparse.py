@@ -21,6 +21,10 @@ _lock = threading.Lock()
 
 def _checked(mask: Any, what: str) -> Any:
     """A Mask, or text."""
+    if isinstance(mask, str) and not mask.strip():
+        raise InvalidArgument(
+            f"{what}: expected a stof.Mask, its text or None, got {mask!r}; None is no mask"
+        )
     if isinstance(mask, (str, masks.Mask)):
         return mask
     raise InvalidArgument(
@@ -43,7 +47,9 @@ def sparse_mask(mask: Any) -> Iterator[None]:
     ...     model(**inputs)
     """
     global _num_open
-    chosen = masks.parse(mask) if isinstance(mask, str) else _checked(mask, "mask")
+    chosen = _checked(mask, "mask")
+    if isinstance(chosen, str):
+        chosen = masks.parse(chosen)
     outer = _in_block.get()
     token = _in_block.set(chosen if outer is None else outer & chosen)
     with _lock:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .conversions import HANDLERS, as_float
 from .failures import CannotTrace
@@ -240,8 +241,14 @@ def _makes_constant(func: Any, args: tuple[Any, ...]) -> bool:
     return False
 
 
-# Without symbols too: one number would serve all pairs.
-_RANDOM = frozenset("rand randn randint randperm normal bernoulli multinomial poisson".split())
+class _NoRandomNumbers(TorchDispatchMode):
+    """Refuses operations that draw random numbers, without symbols too: one would serve all pairs."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            name = func.overloadpacket.__name__.strip("_")
+            raise CannotTrace(f"torch.{name}() has no expression: it is random")
+        return func(*args, **(kwargs or {}))
 
 
 class _Mode(TorchFunctionMode):
@@ -257,14 +264,12 @@ class _Mode(TorchFunctionMode):
             return self.trace.call(func, args, kwargs)
         if _makes_constant(func, args):
             return self.trace.call(func, args, kwargs)
-        if getattr(func, "__name__", "").strip("_") in _RANDOM:
-            raise CannotTrace(f"torch.{func.__name__}() has no expression: it is random")
         return func(*args, **kwargs)
 
 
 def _run(trace: Trace, arguments: tuple[Symbol, ...]) -> Symbol:
     try:
-        with _Mode(trace):
+        with _NoRandomNumbers(), _Mode(trace):
             result = trace.function(*arguments)
         if isinstance(result, torch.Tensor) and result.dim() != 0:
             raise CannotTrace(

@@ -265,6 +265,29 @@ def test_what_fails_altogether(mod, messages):
         assert part in message
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: torch.empty((), device=DEVICE).uniform_(),
+        lambda: torch.zeros(2, device=DEVICE).normal_()[0],
+        lambda: torch.rand((), generator=torch.Generator()),
+        lambda: torch.randint_like(torch.zeros(2, device=DEVICE), 5)[1],
+        lambda: torch.randn_like(torch.empty((), device=DEVICE)),
+        lambda: torch.nn.functional.dropout(torch.ones((), device=DEVICE), 0.5),
+        lambda: torch.nn.functional.dropout(torch.ones(2, device=DEVICE), 0.5)[0],
+        lambda: torch.distributions.Normal(0.0, 1.0).sample(),
+    ],
+    ids=["in_place", "vector", "generator", "like", "randn_like", "dropout", "elements", "class"],
+)
+def test_random_numbers_are_never_one_for_all_pairs(draw):
+    """Whatever draws them, and from whichever generator."""
+    q, k, v = qkv(case_of(lgamma))
+    with pytest.raises(Unsupported, match="random.*evaluated with torch.vmap.*random"):
+        flex_attention(q, k, v, lambda score, b, h, q, kv: score + draw())
+    with pytest.raises(InvalidArgument, match="random.*evaluated with torch.vmap.*random"):
+        create_block_mask(lambda b, h, q, kv: (q >= kv) & (draw() > 0.5), 1, 1, 33, 37, DEVICE)
+
+
 def test_a_mask_that_vmap_cannot_run():
     def mask_mod(b, h, q, kv):  # traced, it is no tensor
         return q >= kv if not isinstance(q, torch.Tensor) else bool(q >= kv)

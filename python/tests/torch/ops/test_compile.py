@@ -190,7 +190,7 @@ def test_a_mask_that_is_gone():
             v,
             "#gone/1",
             None,
-            "",
+            None,
             None,
             0,
             0,
@@ -203,7 +203,7 @@ def test_a_mask_that_is_gone():
             None,
             0,
             True,
-            "",
+            None,
             "",
             [],
             False,
@@ -282,6 +282,23 @@ def test_buckets_that_the_table_has_not():
         refused(lambda: stof.attention(q, k, v, MASK, position_bias=bias), message)
         with pytest.raises(stof.InvalidArgument, match=message):
             stof.attention(q, k, v, MASK, position_bias=bias)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(mask=""), "mask, column 1: expected a mask, got the end of the text"),
+        (dict(score_mod=""), "score_mod: expected an expression"),
+    ],
+)
+def test_empty_text_is_not_none(options, message):
+    q, k, v = qkv()
+    with pytest.raises(stof.InvalidArgument, match=message):
+        stof.attention(q, k, v, **options)
+    refused(lambda: stof.attention(q, k, v, **options), message)
+    if "mask" in options:
+        rows, starts = q[0].transpose(0, 1), torch.tensor([0, 33], device=DEVICE)
+        refused(lambda: stof.varlen_attention(rows, rows, rows, starts, mask=""), message)
 
 
 def test_other_objects_are_refused_by_name():

@@ -174,7 +174,11 @@ def test_cross_attention_is_left_as_it_is():
     assert_as_eager(changed, *results, MODEL_DTYPE)
 
 
-@pytest.mark.parametrize("wrong", [5, torch.ones(3, 3, dtype=torch.bool)], ids=["number", "tensor"])
+@pytest.mark.parametrize(
+    "wrong",
+    [5, torch.ones(3, 3, dtype=torch.bool), "", " "],
+    ids=["number", "tensor", "empty", "blank"],
+)
 def test_other_things_are_refused(wrong):
     sparse = make("bert", "stof", MODEL_DTYPE)
     sparse.config.stof_mask = wrong

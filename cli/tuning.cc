@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <functional>
 #include <map>
@@ -28,8 +29,7 @@ extern "C" void note_interrupt(int) {
 }
 
 std::string progress_line(const tune::Progress& progress) {
-  const auto left =
-      static_cast<std::int64_t>(std::max(0.0, progress.budget_seconds - progress.seconds) + 0.5);
+  const auto left = std::lround(std::max(0.0, progress.budget_seconds - progress.seconds));
   std::string line =
       fmt::format("tuning, {}: best {}", progress.stage,
                   progress.best_us > 0 ? human_duration(progress.best_us * 1e-6) : "?");
@@ -79,6 +79,7 @@ std::vector<BatchesOfRows> batches_of(std::vector<std::int64_t> lengths, std::in
     all.weight += one.rows;
   }
   std::vector<BatchesOfRows> list;
+  list.reserve(by_rows.size());
   for (const auto& [rows, batches] : by_rows) list.push_back(batches);
   std::stable_sort(list.begin(), list.end(),
                    [](const auto& a, const auto& b) { return a.weight > b.weight; });

@@ -99,7 +99,7 @@ double pass_us(const ComparedPlan& entry) {
 }  // namespace
 
 std::string segment_record_key(const Strip& strip, Range range, const BatchShape& batch) {
-  const std::string key = strip.key(range);
+  std::string key = strip.key(range);
   if (strip.segment(range).family != fusion::Family::kAttention) return key;
   Hasher hasher;
   hasher.add(key).add(batch.mask.fingerprint());

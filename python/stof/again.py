@@ -92,17 +92,23 @@ class Again:
     def run(self, plan: Any, q: Any, k: Any, v: Any) -> Any:
         """Of tensors that fit; `plan` is the one that it was made for."""
         call, torch = self._call, self._torch
-        if self._like_q:
-            out = torch.empty_like(q)
-        else:
-            out = torch.empty(plan._out_shape, plan._problem.dtype, q)
-        addresses = call.stride_bits
-        call.q.data = address = q.data_ptr()
-        addresses |= address
-        call.k.data = address = k.data_ptr()
-        addresses |= address
-        call.v.data = address = v.data_ptr()
-        addresses |= address
+        try:
+            if self._like_q:
+                out = torch.empty_like(q)
+            else:
+                out = torch.empty(plan._out_shape, plan._problem.dtype, q)
+            addresses = call.stride_bits
+            call.q.data = address = q.data_ptr()
+            addresses |= address
+            call.k.data = address = k.data_ptr()
+            addresses |= address
+            call.v.data = address = v.data_ptr()
+            addresses |= address
+        except (
+            RuntimeError
+        ):  # a layout without strides looks contiguous until its address is asked for
+            torch.check_operands(dict(q=q, k=k, v=v))
+            raise
         call.out.data = address = out.data_ptr()
         addresses |= address
         lse = None

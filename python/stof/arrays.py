@@ -119,12 +119,20 @@ def hand_back(result: Any, like: Any) -> Any:
     return convert(result)
 
 
+def shape_of(array: Any) -> tuple[int, ...] | None:
+    """None for what has no shape, as nested tensors have none."""
+    try:
+        return tuple(array.shape)
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+
+
 def dtype_code(dtype: Any) -> int:
     """The constant for "float32", numpy.float32, torch.float32 and so on."""
     if isinstance(dtype, str) and dtype in structs.DTYPE_CODES:
         return structs.DTYPE_CODES[dtype]
     torch = torch_framework()
-    if torch is not None and dtype in torch._codes:
+    if torch is not None and isinstance(dtype, torch._torch.dtype) and dtype in torch._codes:
         return torch._codes[dtype]
     numpy = sys.modules.get("numpy")
     wrapper = numpy_framework()

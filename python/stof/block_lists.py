@@ -9,7 +9,7 @@ from ._native import check, json_of, library, structs, structs_gpu
 from .arrays import int64_array
 from .calls import prepare
 from .gpu_operands import Handle, current_stream, framework_for, gpu_of, pointer_to, target_of
-from .values import extent, truth, wholes
+from .values import extent, number, truth, wholes
 from .native_plan import device_scope, stream_scope
 from .problem import PositionBias, Problem, but
 
@@ -79,7 +79,7 @@ class BlockListPlan:
             block_q=extent(block_q, "block_q", 1),
             block_kv=extent(block_kv, "block_kv", 1),
             max_blocks=extent(max_blocks, "max_blocks", 0),
-            expected_share=expected_share,
+            expected_share=number(expected_share, "expected_share"),
             key_block_sizes=sizes,
             num_key_block_sizes=0 if sizes is None else len(sizes),
         )

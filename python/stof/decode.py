@@ -60,7 +60,7 @@ class DecodePlan:
         # The same checks as of any plan; what is special to decoding the library checks.
         problem = Problem.make(**given, seq_kv=max_seq_kv, alignment="bottom_right")
         self._problem = problem
-        if len(window) != 2:
+        if not isinstance(window, (tuple, list)) or len(window) != 2:
             raise InvalidArgument(f"window: expected (left, right), got {window!r}")
         left, right = (
             x if x is None else whole(x, name)

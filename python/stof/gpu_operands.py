@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from ._native import library, structs
+from ._native import encoded, library, structs
 from .arrays import device_of, native_tensor, torch_framework
 from .framework import Device, View
 from .errors import InvalidArgument, Unsupported
@@ -42,7 +42,7 @@ def target_of(device: Device, kernel: str | None = None) -> structs.Target:
     return structs.Target(
         device=structs.GPU,
         ordinal=device.ordinal,
-        kernel=None if kernel is None else kernel.encode(),
+        kernel=None if kernel is None else encoded(kernel, "kernel"),
     )
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 from typing import Any
 
 from . import identity
 from ._native import bytes_of, check, encoded, json_of, library, structs, text_of
 from .arrays import adopt, native_tensor
-from .errors import InvalidArgument
+from .errors import InvalidArgument, OutOfMemory
 from .interrupts import interruptible
-from .values import whole
+from .values import choice, extent, path_of, whole
 
 _FINGERPRINT_BYTES = 33  # 32 hexadecimal digits and a NUL
 
@@ -111,7 +110,17 @@ class Mask:
         import numpy
 
         shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
-        dense = numpy.zeros((batch, num_heads, seq_q, shape.seq_kv), numpy.bool_)
+        extents = tuple(
+            extent(getattr(shape, name), name, 0)
+            for name in ("batch", "num_heads", "seq_q", "seq_kv")
+        )
+        try:
+            dense = numpy.zeros(extents, numpy.bool_)
+        except (MemoryError, ValueError):  # more than there is, or than NumPy can say
+            raise OutOfMemory(
+                f"to_dense: expected booleans {list(extents)} that fit in memory, got no memory for them; "
+                "ask for fewer"
+            ) from None
         view = native_tensor(adopt(dense, "visible")[0].view(dense, "visible"))
         check(library().stof_mask_to_dense(self._handle, ctypes.byref(shape), ctypes.byref(view)))
         return dense
@@ -148,7 +157,9 @@ class Mask:
         of them where a side is longer than max_cells."""
         shape = self._shape_with(seq_q, seq_kv, batch, head, alignment)
         options = structs.DrawOptions(
-            batch=batch, head=head, max_cells=whole(max_cells, "max_cells")
+            batch=whole(batch, "batch"),
+            head=whole(head, "head"),
+            max_cells=whole(max_cells, "max_cells"),
         )
         return text_of(
             library().stof_mask_draw_text, self._handle, ctypes.byref(shape), ctypes.byref(options)
@@ -170,13 +181,14 @@ class Mask:
 
         kind "pairs" is dark where visible; "tiles" shows 64x64 tiles as full, partial and empty.
         """
-        if kind not in structs.DRAW_KINDS:
-            raise InvalidArgument(f'kind: expected "pairs" or "tiles", got {kind!r}')
+        drawn = structs.DRAW_KINDS[choice(kind, "kind", structs.DRAW_KINDS)]
+        if title is not None:
+            encoded(title, "title")
         shape = self._shape_with(seq_q, seq_kv, batch, head, alignment)
         options = structs.PngOptions(
-            kind=structs.DRAW_KINDS[kind],
-            batch=batch,
-            head=head,
+            kind=drawn,
+            batch=whole(batch, "batch"),
+            head=whole(head, "head"),
             max_pixels=whole(max_pixels, "max_pixels"),
             title=None if title is None else title.encode("ascii", "replace"),
         )
@@ -196,7 +208,7 @@ class Mask:
 
     def save(self, path: Any) -> None:
         """Writes its JSON to a file, which stof.masks.load() reads."""
-        with open(os.fspath(path), "w", encoding="utf-8") as file:
+        with open(path_of(path, "path"), "w", encoding="utf-8") as file:
             file.write(self.to_json() + "\n")
 
     @property
@@ -322,12 +334,8 @@ def made(function: Any, *arguments: Any) -> Mask:
 def _score_shape(
     seq_q: int, seq_kv: int | None, batch: int, num_heads: int, alignment: str
 ) -> structs.ScoreShape:
-    if alignment not in structs.ALIGNMENTS:
-        raise InvalidArgument(
-            f'alignment: expected "top_left" or "bottom_right", got {alignment!r}'
-        )
     return structs.ScoreShape(
-        alignment=structs.ALIGNMENTS[alignment],
+        alignment=structs.ALIGNMENTS[choice(alignment, "alignment", structs.ALIGNMENTS)],
         batch=whole(batch, "batch"),
         num_heads=whole(num_heads, "num_heads"),
         seq_q=whole(seq_q, "seq_q"),

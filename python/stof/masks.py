@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 from typing import Any, Iterable, Sequence
 
 from ._native import encoded, library, structs
 from .arrays import adopt, native_tensor
 from .framework import CPU
 from .errors import Corrupt, InvalidArgument, NotFound
-from .values import seed_of, truth, whole, wholes
+from .values import items, number, path_of, seed_of, truth, whole, wholes
 from .mask import Mask, from_json, made
 
 
@@ -77,13 +76,13 @@ def parse(text: str, base_dir: str | None = None) -> Mask:
     """
     if not isinstance(text, str):
         raise InvalidArgument(f"text: expected a string, got {type(text).__name__}")
-    folder = None if base_dir is None else encoded(str(base_dir), "base_dir")
+    folder = None if base_dir is None else encoded(path_of(base_dir, "base_dir"), "base_dir")
     return made(library().stof_mask_parse, encoded(text, "text"), folder)
 
 
 def load(path: Any) -> Mask:
     """The mask of a file that Mask.save() wrote. Raises NotFound, or Corrupt naming the file."""
-    name = os.fspath(path)
+    name = path_of(path, "path")
     try:
         with open(name, encoding="utf-8") as file:
             text = file.read()
@@ -143,6 +142,11 @@ def predicate(text: str, /, **tables: Any) -> Mask:
 
 
 # --- primitives -----------------------------------------------------------------------------------
+
+
+def _lists(rows: Any, name: str) -> list[list[int]]:
+    given = items(rows, name, "lists of whole numbers")
+    return [wholes(row, f"{name}[{i}]") for i, row in enumerate(given)]
 
 
 def _node(op: str, **fields: Any) -> Mask:
@@ -274,8 +278,8 @@ def intervals(begin: Iterable[Iterable[int]], end: Iterable[Iterable[int]]) -> M
     arXiv 2410.01359)."""
     return _node(
         "intervals",
-        begin=[wholes(row, f"begin[{i}]") for i, row in enumerate(begin)],
-        end=[wholes(row, f"end[{i}]") for i, row in enumerate(end)],
+        begin=_lists(begin, "begin"),
+        end=_lists(end, "end"),
     )
 
 
@@ -294,8 +298,8 @@ def blocks(
         block_q=whole(block_q, "block_q"),
         block_kv=whole(block_kv, "block_kv"),
         heads=[
-            [wholes(row, f"heads[{h}][{r}]") for r, row in enumerate(rows)]
-            for h, rows in enumerate(heads)
+            _lists(rows, f"heads[{h}]")
+            for h, rows in enumerate(items(heads, "heads", "lists for each head"))
         ],
         row_sizes=wholes(row_sizes, "row_sizes"),
         col_sizes=wholes(col_sizes, "col_sizes"),
@@ -316,7 +320,7 @@ def random_blocks(
     if count is not None:
         amount["count"] = whole(count, "count")
     if rate is not None:
-        amount["rate"] = float(rate)
+        amount["rate"] = number(rate, "rate")
     return _node(
         "random_blocks",
         block=whole(block, "block"),
@@ -330,7 +334,7 @@ def random(rate: float, seed: int = 0, per_head: bool = False) -> Mask:
     """Each pair with probability `rate`, independently; the same on every machine."""
     return _node(
         "random",
-        rate=float(rate),
+        rate=number(rate, "rate"),
         seed=seed_of(seed),
         per_head=truth(per_head, "per_head"),
     )
@@ -345,6 +349,10 @@ def _tree(mask: Any, name: str) -> Any:
     return json.loads(mask.to_json())
 
 
+def _trees(masks: Any) -> list[Any]:
+    return [_tree(m, f"masks[{i}]") for i, m in enumerate(items(masks, "masks", "stof.Mask"))]
+
+
 def shifted(mask: Mask, dq: int = 0, dk: int = 0) -> Mask:
     """The mask asked at (q + dq, k + dk)."""
     return _node("shifted", of=_tree(mask, "mask"), dq=whole(dq, "dq"), dk=whole(dk, "dk"))
@@ -352,12 +360,12 @@ def shifted(mask: Mask, dq: int = 0, dk: int = 0) -> Mask:
 
 def per_head(masks: Sequence[Mask]) -> Mask:
     """Head h uses masks[h]; one mask serves all."""
-    return _node("per_head", of=[_tree(m, f"masks[{i}]") for i, m in enumerate(masks)])
+    return _node("per_head", of=_trees(masks))
 
 
 def per_batch(masks: Sequence[Mask]) -> Mask:
     """Batch entry b uses masks[b]; one mask serves all."""
-    return _node("per_batch", of=[_tree(m, f"masks[{i}]") for i, m in enumerate(masks)])
+    return _node("per_batch", of=_trees(masks))
 
 
 def batch_entry(mask: Mask, entry: int) -> Mask:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from contextlib import nullcontext
 from typing import Any
 
-from ._native import check, json_of, library, structs, text_of
+from ._native import check, encoded, json_of, library, structs, text_of
 from .arrays import int64_array, native_tensor, torch_framework
 from .framework import CPU, Device, View
 from .interrupts import interruptible
@@ -94,7 +94,7 @@ def build(
             device=structs.GPU,
             ordinal=device.ordinal,
             alignment=alignment,
-            kernel=None if kernel is None else kernel.encode(),
+            kernel=None if kernel is None else encoded(kernel, "kernel"),
         )
     elif kernel is not None:
         raise InvalidArgument(

@@ -14,7 +14,7 @@ from .arrays import torch_compiles, torch_framework
 from .calls import Call, prepare
 from .errors import InvalidArgument, Unsupported
 from .mask import Mask
-from .values import whole
+from .values import items, whole
 from .native_plan import FULL_ALIGNMENT, Instances, device_scope, stream_scope
 from .problem import PositionBias, Problem, but
 
@@ -226,6 +226,9 @@ class Plan:
         Returns out, or (out, lse) with return_lse; lse is the natural log. A row that sees nothing gives
         0 and -inf. Raises InvalidArgument naming the argument, what was expected and got.
         """
+        if type(score_tables) is not tuple or type(num_threads) is not int:
+            score_tables = tuple(items(score_tables, "score_tables", "arrays"))
+            num_threads = whole(num_threads, "num_threads", bits=32)
         compiles = torch_compiles()
         again = None if compiles else getattr(self._local, "again", None)
         if (
@@ -258,6 +261,8 @@ class Plan:
 
             return torch_ops.run(self, **operands, **how)
         if framework is None:
+            if q is None:
+                raise InvalidArgument("q: expected an array, got None")
             return self._run_adopted(operands, how)
         if stream is not None and self._device != CPU and framework.name == "torch":
             with stream_scope(self._device, stream):

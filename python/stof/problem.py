@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._native import encoded, structs
-from .arrays import dtype_code, framework_of, int64_array
+from .arrays import dtype_code, framework_of, int64_array, shape_of
 from .errors import InvalidArgument
-from .values import extent, truth, whole
+from .values import choice, extent, number, truth, whole
 from .score import Declaration, ScoreMod
 
 _FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
@@ -43,11 +43,12 @@ class PositionBias:
         buckets = whole(value.num_buckets, "position_bias.num_buckets")
         distance = whole(value.max_distance, "position_bias.max_distance")
         if value.table is not None:
-            extents: tuple[int, ...] = tuple(getattr(value.table, "shape", ()))
-            if len(extents) != 2 or (buckets and extents[0] != buckets):
+            extents = shape_of(value.table)
+            if extents is None or len(extents) != 2 or (buckets and extents[0] != buckets):
+                got = type(value.table).__name__ if extents is None else list(extents)
                 raise InvalidArgument(
                     f"position_bias.table: expected shape [{buckets or 'num_buckets'}, num_heads], got "
-                    f"{list(extents)}"
+                    f"{got}"
                 )
             buckets = int(extents[0])
         if buckets <= 0:
@@ -56,20 +57,20 @@ class PositionBias:
             )
         return PositionBias(buckets, distance, value.bidirectional)
 
+    def __post_init__(self) -> None:
+        truth(self.bidirectional, "position_bias.bidirectional")
+
 
 def _number(value: Any, name: str) -> float:
     framework = None if isinstance(value, (int, float)) else framework_of(value)
     if framework is not None:
         framework.check_operands({name: value})
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # torch raises the last
-        raise InvalidArgument(f"{name}: expected a number, got {value!r}") from None
-    if not math.isfinite(number):
-        raise InvalidArgument(f"{name}: expected a finite number, got {number}")
-    if abs(number) > _FLOAT32_MAX:
-        raise InvalidArgument(f"{name}: expected a number that float32 can hold, got {number}")
-    return number
+    found = number(value, name)
+    if not math.isfinite(found):
+        raise InvalidArgument(f"{name}: expected a finite number, got {found}")
+    if abs(found) > _FLOAT32_MAX:
+        raise InvalidArgument(f"{name}: expected a number that float32 can hold, got {found}")
+    return found
 
 
 def scale_and_softcap(scale: Any, softcap: Any) -> tuple[float | None, float]:
@@ -150,10 +151,7 @@ class Problem:
             raise InvalidArgument(
                 f"num_heads_kv: expected a divisor of num_heads = {heads}, got {heads_kv}"
             )
-        if alignment not in structs.ALIGNMENTS:
-            raise InvalidArgument(
-                f'alignment: expected "top_left" or "bottom_right", got {alignment!r}'
-            )
+        choice(alignment, "alignment", structs.ALIGNMENTS)
         packed = cu_seqlens_q is not None
         least = 0 if packed else 1
         width = extent(head_dim, "head_dim", 1)

@@ -13,6 +13,7 @@ from .mask import Mask
 from .planning import Plan, mask_of
 from .problem import ATTENTION_DTYPES, PositionBias
 from .score import ScoreMod
+from .values import choice
 
 _DEFAULTS = dict(alignment="top_left", softcap=0.0, return_lse=False)  # of the others None
 
@@ -124,26 +125,27 @@ class Request:
         return_lse: bool,
         bias: Any = None,
     ) -> None:
+        choice(alignment, "alignment", structs.ALIGNMENTS)  # before it is part of a key
         self._table = None if position_bias is None else position_table(position_bias)
         self._score_mod = None if score_mod is None else ScoreMod.of(score_mod)
-        self._position_bias = position_bias
+        self._position_bias = PositionBias.of(position_bias)  # without its table
         self._operands = dict(alibi=alibi, bias=bias, sink=sink)
         #: Those that are the same for a plan and for calls.
         self._plain = dict(scale=scale, alignment=alignment, softcap=softcap, return_lse=return_lse)
 
     def key(self) -> tuple[Any, ...]:
         """Equal where one plan serves."""
-        position = self._position_bias
+        position, table = self._position_bias, self._table
         return (
             *self._plain.values(),
             *(x is None for x in self._operands.values()),
             None
-            if position is None
+            if position is None or table is None
             else (
                 position.num_buckets,
                 position.max_distance,
                 position.bidirectional,
-                position.table.shape,
+                table.shape,
             ),
             None if self._score_mod is None else self._score_mod.declaration,
         )
@@ -172,7 +174,7 @@ class Request:
             score_mod=None if self._score_mod is None else self._score_mod.declaration,
         )
         if problem.position_bias is not None:  # else Plan.run() refuses the table
-            asked["position_bias"] = PositionBias.of(self._position_bias)
+            asked["position_bias"] = self._position_bias
         for name, value in asked.items():
             planned = getattr(problem, name)
             if value != _DEFAULTS.get(name) and value != planned:

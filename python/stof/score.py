@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping
 
 from ._native import structs
-from .arrays import dtype_code
+from .arrays import dtype_code, shape_of
 from .errors import InvalidArgument
 
 #: What tables may hold.
@@ -36,19 +36,28 @@ class ScoreMod:
             raise InvalidArgument(
                 f"score_mod: expected its text as a string, got {type(self.text).__name__}"
             )
+        if not isinstance(self.tables, Mapping):
+            raise InvalidArgument(
+                f"score_mod: expected tables as a dict of arrays by name, got {type(self.tables).__name__}"
+            )
         declared = []
         for name, array in self.tables.items():
-            if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+            extents = shape_of(array)
+            if not hasattr(array, "dtype") or extents is None:
                 raise InvalidArgument(
                     f"score_mod: expected an array for table {name!r}, got {type(array).__name__}"
                 )
-            code = dtype_code(array.dtype)
-            if structs.DTYPE_NAMES[code] not in TABLE_DTYPES:
+            try:
+                code = dtype_code(array.dtype)
+                known = structs.DTYPE_NAMES[code] in TABLE_DTYPES
+            except InvalidArgument:  # it speaks of a dtype= argument
+                known = False
+            if not known:
                 raise InvalidArgument(
                     f"score_mod: expected table {name!r} of {', '.join(TABLE_DTYPES)}, got "
-                    f"{structs.DTYPE_NAMES[code]}; convert it"
+                    f"{array.dtype}; convert it"
                 )
-            declared.append((name, code, tuple(int(extent) for extent in array.shape)))
+            declared.append((name, code, tuple(int(extent) for extent in extents)))
         object.__setattr__(self, "declaration", (self.text, tuple(declared)))
 
     @staticmethod

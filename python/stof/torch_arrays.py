@@ -122,13 +122,13 @@ class Torch(Framework):
         return self._func_level() is not None or self._forward_ad._current_level >= 0
 
     def check_operands(self, operands: dict[str, Any], tables: Sequence[Any] = ()) -> None:
-        for name, array in operands.items():
+        named = [*operands.items(), *((f"score_tables[{i}]", x) for i, x in enumerate(tables))]
+        for name, array in named:
             if self.is_one(array):
-                check_nested(array, name)
+                self._check_layout(array, name)
         grad, transformed = self._is_grad_enabled(), self.is_transformed()
         if not grad and not transformed:
             return
-        named = [*operands.items(), *((f"score_tables[{i}]", x) for i, x in enumerate(tables))]
         if transformed:
             for name, array in named:
                 if self.is_one(array):
@@ -136,6 +136,15 @@ class Torch(Framework):
         asking = [n for n, x in named if x is not None and getattr(x, "requires_grad", False)]
         if grad and asking:
             raise Unsupported(f"{', '.join(asking)}: {NO_GRADIENTS}")
+
+    def _check_layout(self, array: Any, name: str) -> None:
+        """A tensor whose elements lie in memory at strides."""
+        check_nested(array, name)
+        if array.layout is not self._torch.strided:
+            raise InvalidArgument(
+                f"{name}: expected a dense (strided) tensor, got layout {array.layout}; pass "
+                f"{name}.to_dense()"
+            )
 
     def _check_transformed(self, array: Any, name: str) -> None:
         functorch = self._torch._C._functorch
@@ -168,12 +177,7 @@ class Torch(Framework):
         return code
 
     def view(self, array: Any, argument: str) -> View:
-        check_nested(array, argument)
-        if array.layout is not self._torch.strided:
-            raise InvalidArgument(
-                f"{argument}: expected a dense (strided) tensor, got layout {array.layout}; pass "
-                f"{argument}.to_dense()"
-            )
+        self._check_layout(array, argument)
         if self._func_level() is not None:
             self._check_transformed(array, argument)
         if array.is_neg():

@@ -1,9 +1,10 @@
-"""Numbers and flags on their way to C, where whole numbers have 64 bits or 32."""
+"""What arguments may be before they are looked at closely: numbers, flags, lists, words and paths."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any, Sequence
+import os
+from typing import Any, Iterable, Sequence
 
 from .errors import InvalidArgument
 
@@ -40,12 +41,50 @@ def extent(value: Any, name: str, least: int) -> int:
 def wholes(values: Any, name: str) -> list[int]:
     """A list, or an array of NumPy or torch."""
     if hasattr(values, "tolist"):
-        values = values.tolist()
+        try:
+            values = values.tolist()
+        except RuntimeError as error:  # torch's, of tensors that have no values to read
+            raise InvalidArgument(
+                f"{name}: expected whole numbers that can be read, got a {type(values).__name__}: "
+                f"{str(error).splitlines()[0]}"
+            ) from error
+    given = items(values, name, "whole numbers")
+    return [whole(value, f"{name}[{i}]") for i, value in enumerate(given)]
+
+
+def items(values: Any, name: str, what: str) -> Sequence[Any]:
+    """A list of anything that can be walked through."""
     try:
-        items: Sequence[Any] = list(values)
+        return list(values)
     except TypeError:
-        raise InvalidArgument(f"{name}: expected a list of whole numbers, got {values!r}") from None
-    return [whole(value, f"{name}[{i}]") for i, value in enumerate(items)]
+        raise InvalidArgument(f"{name}: expected a list of {what}, got {values!r}") from None
+
+
+def number(value: Any, name: str) -> float:
+    """A number of anything that is one, which text is not."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # torch raises the last
+        raise InvalidArgument(f"{name}: expected a number, got {value!r}") from None
+
+
+def choice(value: Any, name: str, known: Iterable[str]) -> str:
+    """One of a few words."""
+    words = list(known)
+    if not isinstance(value, str) or value not in words:
+        expected = " or ".join(f'"{word}"' for word in words)
+        raise InvalidArgument(f"{name}: expected {expected}, got {value!r}")
+    return value
+
+
+def path_of(value: Any, name: str) -> str:
+    """A file's or folder's path as text."""
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        raise InvalidArgument(f"{name}: expected a path, got {value!r}") from None
 
 
 def truth(value: Any, name: str) -> bool:

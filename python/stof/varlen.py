@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, Sequence
 
-from .arrays import device_of, framework_of, torch_compiles
+from .arrays import device_of, framework_of, shape_of, torch_compiles
 from .cache import plans
 from .errors import InvalidArgument
-from .values import whole
+from .values import wholes
 from .mask import Mask
 from .other_names import refuse
 from .planning import Plan, mask_of
@@ -17,26 +17,17 @@ from .requests import Request, check_alike, check_heads, everything
 
 def lengths_of(cu_seqlens: Any, name: str) -> tuple[int, ...]:
     """Cumulative lengths as numbers. Reading them from a GPU waits for it."""
-    shape = getattr(cu_seqlens, "shape", None)
+    shape = shape_of(cu_seqlens)
     if shape is not None and len(shape) != 1:
         raise InvalidArgument(
             f"{name}: expected cumulative lengths [sequences + 1], got shape {list(shape)}"
         )
-    values = cu_seqlens.tolist() if hasattr(cu_seqlens, "tolist") else cu_seqlens
-    try:
-        lengths = tuple(values)
-    except TypeError:
-        raise InvalidArgument(
-            f"{name}: expected cumulative lengths, a list or an integer array, got "
-            f"{type(cu_seqlens).__name__}"
-        ) from None
-    if len(lengths) < 2 or any(type(x) is not int for x in lengths):
+    lengths = tuple(wholes(cu_seqlens, name))
+    if len(lengths) < 2:
         raise InvalidArgument(
             f"{name}: expected at least two whole numbers, 0 and the end of each sequence, got "
-            f"{list(lengths)[:8]}"
+            f"{list(lengths)}"
         )
-    for i, end in enumerate(lengths):
-        whole(end, f"{name}[{i}]")
     if lengths[0] != 0 or any(b < a for a, b in zip(lengths, lengths[1:])):
         raise InvalidArgument(
             f"{name}: expected cumulative lengths that ascend from 0, got {list(lengths)[:8]}"

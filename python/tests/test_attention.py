@@ -184,7 +184,7 @@ def test_packed_sequences_are_refused_what_they_cannot_have():
         ((q, q, q, [0, 6, 4, 10]), "cu_seqlens_q: expected cumulative lengths that ascend"),
         ((q, q, q, [0, 10], [0, 4, 10]), "cu_seqlens_kv: expected 2 entries like cu_seqlens_q"),
         ((q, q, q, np.zeros((2, 2), int)), r"cu_seqlens_q: expected .* got shape \[2, 2\]"),
-        ((q, q, q, [0.0, 10.0]), "cu_seqlens_q: expected at least two whole numbers"),
+        ((q, q, q, [0.0, 10.0]), r"cu_seqlens_q\[0\]: expected a whole number, got 0.0"),
         ((q[None], q, q, [0, 10]), r"q: expected \[rows, heads, head_dim\], got shape \[1, 10"),
     ]:
         with pytest.raises(stof.InvalidArgument, match=message):

@@ -11,13 +11,15 @@ import torch
 from torch.nn.attention import flex_attention as torch_flex
 
 from ... import masks
+from ...arrays import shape_of
 from ...errors import InvalidArgument, Unsupported
 from ...mask import Mask
 from ...planning import plan as make_plan
 from ...score import ScoreMod
+from ...torch_arrays import check_nested
 from ...torch_ops.autocast import lowered
 from .block_lists import combine, state_of_lists
-from .block_mask import FormulaBlockMask, TorchBlockMask, block_mask_device, check_mod
+from .block_mask import FormulaBlockMask, TorchBlockMask, block_mask_device
 from .resolving import Plans, Resolved, Resolver, Shape
 from .score_blocks import attend
 from .score_mods import operand, trace
@@ -29,6 +31,8 @@ _NO_BLOCKS = 1 << 30
 
 def _check_inputs(query: Any, key: Any, value: Any, block_mask: Any, enable_gqa: bool) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if isinstance(tensor, torch.Tensor):
+            check_nested(tensor, name)
         if not isinstance(tensor, torch.Tensor) or tensor.dim() != 4:
             got = list(tensor.shape) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
             raise InvalidArgument(
@@ -42,6 +46,10 @@ def _check_inputs(query: Any, key: Any, value: Any, block_mask: Any, enable_gqa:
     if query.device.type not in ("cpu", "cuda"):
         raise InvalidArgument(
             f"query: expected a tensor on the CPU or a CUDA device, got one on {query.device}"
+        )
+    if query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise InvalidArgument(
+            f"query: expected dtype float32, float16 or bfloat16, got {query.dtype}; convert it"
         )
     heads, heads_kv = query.shape[1], key.shape[1]
     if heads != heads_kv and not enable_gqa:
@@ -114,7 +122,8 @@ def _number(scale: Any) -> float | None:
     try:
         return float(scale)
     except (TypeError, ValueError, RuntimeError):
-        got = list(scale.shape) if isinstance(scale, torch.Tensor) else repr(scale)
+        shape = shape_of(scale)
+        got = repr(scale) if shape is None else list(shape)
         raise InvalidArgument(f"scale: expected a number, got {got}") from None
 
 
@@ -274,6 +283,11 @@ def flex_attention(
     """
     want_lse = return_lse
     if return_aux is not None:
+        if not isinstance(return_aux, getattr(torch_flex, "AuxRequest", ())):
+            raise InvalidArgument(
+                "return_aux: expected None or an AuxRequest of torch.nn.attention.flex_attention, got "
+                f"{return_aux!r}"
+            )
         if return_lse:
             raise InvalidArgument(
                 "return_aux: expected None because return_lse is set, got both; use "

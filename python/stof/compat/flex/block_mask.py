@@ -66,7 +66,7 @@ class FormulaBlockMask(TorchBlockMask):
 
     def to(self, device: Any) -> FormulaBlockMask:
         return FormulaBlockMask(
-            self.mask_mod, *self.formula_shape, torch.device(device), self.BLOCK_SIZE
+            self.mask_mod, *self.formula_shape, _device(device), self.BLOCK_SIZE
         )
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> FormulaBlockMask:
@@ -130,6 +130,15 @@ def _ordered(listed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     counts = listed.sum(dim=-1).to(torch.int32)
     ids = torch.argsort(listed.to(torch.int8), dim=-1, descending=True, stable=True)
     return counts, ids.to(torch.int32)
+
+
+def _device(given: Any) -> torch.device:
+    try:
+        return torch.device(given)
+    except (RuntimeError, TypeError):
+        raise InvalidArgument(
+            f"device: expected a torch.device or its name, got {given!r}"
+        ) from None
 
 
 def _default_device() -> torch.device:
@@ -196,7 +205,7 @@ def create_block_mask(
     if len(sides) != 2:
         raise InvalidArgument(f"BLOCK_SIZE: expected one or two sizes, got {BLOCK_SIZE!r}")
     block_size = tuple(_length(side, "BLOCK_SIZE", 1) for side in sides)
-    where = _default_device() if device is None else torch.device(device)
+    where = _default_device() if device is None else _device(device)
     made = FormulaBlockMask(mask_mod, batch, heads, q_len, kv_len, where, block_size)
     made.resolver.probe(mask_mod, q_len, kv_len)
     return made

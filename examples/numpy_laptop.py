@@ -42,3 +42,4 @@ scores[~mask.to_dense(few)[0, 0]] = -np.inf
 weights = np.exp(scores - scores.max(1, keepdims=True))
 expected = weights / weights.sum(1, keepdims=True) @ v[0, 0, :few]
 print(f"largest difference to NumPy by hand: {np.abs(out[0, 0] - expected).max():.1e}")
+assert np.allclose(out[0, 0], expected, rtol=1e-4, atol=1e-5)

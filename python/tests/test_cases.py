@@ -1,6 +1,8 @@
 """Small inputs that other systems got wrong, through NumPy. The numbers are only names here."""
 
 import mmap
+import subprocess
+import sys
 
 import numpy as np
 import oracle
@@ -96,10 +98,25 @@ def test_07_tables_are_not_asked_past_the_end():
 
 
 def test_08_long_plans_are_small():
-    plan = stof.plan(
-        masks.window(256, 0), batch=1, num_heads=1, seq_q=96000, head_dim=8, dtype="float32"
-    )
-    assert plan.problem.seq_q == 96000
+    """The most memory that a process of its own ever had, before and after planning."""
+    code = """
+import stof
+
+def most_kib():
+    with open("/proc/self/status") as status:
+        return int(next(line for line in status if line.startswith("VmHWM:")).split()[1])
+
+def plan(seq):
+    mask = stof.masks.window(256, 0)
+    return stof.plan(mask, batch=1, num_heads=1, seq_q=seq, head_dim=8, dtype="float32")
+
+plan(64)  # what is loaded once
+before = most_kib()
+kept = plan(96000)
+print(most_kib() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 64 << 10  # as against 8.6 GiB for a byte a pair
     assert masks.window(256, 0).stats(96000)["memory_bytes"] < 64 << 20
 
 
@@ -380,6 +397,23 @@ def test_47_sinks():
     np.testing.assert_allclose(out, v.mean(2, keepdims=True), rtol=1e-6)
     out, lse = run(zero, k, v, "none", sink=np.zeros(1, np.float32))
     assert (out == 0).all() and (lse == -np.inf).all()
+
+
+def test_47_packed_documents_with_sinks_equal_separate_ones():
+    ends, sink = [0, 5, 5, 14], np.array([0.7, -1.5], np.float32)
+    q, k, v = (x[0].swapaxes(0, 1) for x in oracle.arrays(47, 1, 2, 14, 14, 8))
+    packed, sums = stof.varlen_attention(q, k, v, ends, mask="causal", sink=sink, return_lse=True)
+    together = masks.causal() & masks.document(np.diff(ends))
+    whole = [x.swapaxes(0, 1)[None] for x in (q, k, v)]
+    joined, joined_sums = run(*whole, together, sink=sink)
+    oracle.assert_close(joined[0].swapaxes(0, 1), packed)
+    oracle.assert_close(joined_sums[0], sums)
+    for begin, end in zip(ends, ends[1:]):
+        own = [x[begin:end].swapaxes(0, 1)[None] for x in (q, k, v)]
+        visible = np.tri(end - begin, dtype=bool)
+        expected, expected_sums = oracle.attention(*own, visible, sink=sink)
+        oracle.assert_close(packed[begin:end].swapaxes(0, 1)[None], expected)
+        oracle.assert_close(sums[:, begin:end][None], expected_sums)
 
 
 def test_48_softcap_and_options_that_differ_from_the_plan():

@@ -40,5 +40,7 @@ def test_examples(script, arguments, shown, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert shown in done.stdout
+    if script == "numpy_laptop.py":  # which itself fails where the difference is large
+        assert float(done.stdout.rsplit(":", 1)[1]) < 1e-5
     if script == "custom_mask.py":
         assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")

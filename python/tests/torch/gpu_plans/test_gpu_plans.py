@@ -114,6 +114,28 @@ def run_decoding(page_size, left, seq_q):
     assert "kernel" in plan.facts() and "DecodePlan" in repr(plan)
 
 
+def run_decoding_in_a_graph(left):
+    capacity, batch = 160, 3
+    plan = stof.DecodePlan(
+        batch=batch, max_seq_kv=capacity, device=DEVICE, lengths=True, window=(left, 0), **PROBLEM
+    )
+    q = randn(batch, HEADS, 1, DIM, dtype=torch.float16)
+    k, v = (randn(batch, HEADS_KV, capacity, DIM, dtype=torch.float16, seed=s) for s in (1, 2))
+    lengths = torch.tensor([1, 97, capacity], dtype=torch.int32, device=DEVICE)
+    plan.run(q, k, v, lengths=lengths)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out, lse = plan.run(q, k, v, lengths=lengths)
+    for changed in ([1, 97, capacity], [150, 2, 64]):
+        lengths.copy_(torch.tensor(changed, dtype=torch.int32))
+        out.fill_(float("nan"))
+        graph.replay()
+        visible = visible_of(torch.tensor(changed), 1, capacity, left)
+        expected, expected_lse = reference(q, k, v, visible)
+        assert_close(out, expected, torch.float16)
+        assert_close(lse, expected_lse, torch.float16)
+
+
 if ON_GPU:
 
     def test_block_lists_change_from_call_to_call():
@@ -127,6 +149,10 @@ if ON_GPU:
     @pytest.mark.parametrize("seq_q", [1, 5])
     def test_decoding(page_size, left, seq_q):
         run_decoding(page_size, left, seq_q)
+
+    @pytest.mark.parametrize("left", [None, 3])
+    def test_decoding_in_a_graph_whose_lengths_change(left):
+        run_decoding_in_a_graph(left)
 
     def test_decoding_with_a_mask():
         mask = stof.masks.causal() & stof.masks.dilated(40, 2)

@@ -122,7 +122,21 @@ TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
       batch.inputs = {{"ids", {ids.data(), DType::kInt32, {batch.rows()}}},
                       {"positions", {positions.data(), DType::kInt32, {batch.rows()}}},
                       {"slots", {slots.data(), DType::kInt32, {batch.rows()}}}};
+      // The interpreter begins with the caches that the session's passes left.
+      const graph::Graph exact = graph_of(batch.rows());
+      cpu::GraphOperands operands;
+      operands.mask = batch.mask, operands.offsets = batch.offsets, operands.cache = batch.cache;
+      for (const auto& [input, view] : batch.inputs) operands.values[exact.find(input)] = view;
+      for (const graph::ValueId id : exact.of_kind(graph::ValueKind::kWeight))
+        operands.values[id] = bound.values.at(graph.find(exact.value(id).name));
+      std::deque<Tensor> before;
+      for (const graph::ValueId id : exact.of_kind(graph::ValueKind::kState)) {
+        before.push_back(Tensor::copy_of(session.state(exact.value(id).name)));
+        operands.values[id] = std::as_const(before.back()).view();
+      }
       const Tensor found = session.run(batch);
+      const cpu::GraphResults results = cpu::interpret_graph(exact, operands);
+      EXPECT_LT(relative_error(found, results.at(exact.live_outs()[0])), kTolerance) << name;
       for (std::size_t i = 0; i < 2; ++i) {
         const std::int64_t first = batch.offsets[i], count = batch.offsets[i + 1] - first;
         DecoderTiming timing;

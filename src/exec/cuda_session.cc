@@ -20,8 +20,8 @@ using graph::Graph;
 using graph::ValueId;
 using graph::ValueKind;
 
-/// Masks whose lists are kept in device memory, and captured batches with lists of their own: some
-/// MiB each for large batches.
+/// Masks whose lists are kept in device memory, shapes of batches over caches, and captured batches
+/// with lists of their own: some MiB each for large batches.
 constexpr std::size_t kMaxMasks = 16, kMaxCaptured = 16;
 
 constexpr std::size_t kAlignment = 256;  // what cuMemAlloc gives, and all that products like
@@ -305,6 +305,11 @@ cuda::PackedAttention* CudaSession::attention(const Prepared& prepared, const Ba
 
 cuda::CachedBatch* CudaSession::cached(const Prepared& prepared, const Batch& batch) {
   if (!prepared.problem || !attends_to_caches(prepared.plan.graph())) return nullptr;
+  if (cached_attention_ && cached_attention_->size() > kMaxMasks) {
+    stream_.wait("running the session");
+    captured_.clear();  // they read these plans' pages
+    cached_attention_.reset();
+  }
   if (!cached_attention_) cached_attention_.emplace(*prepared.problem, device_);
   return &cached_attention_->prepare(batch.mask, batch.offsets, batch.cache, stream_.handle());
 }

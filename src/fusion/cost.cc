@@ -116,7 +116,9 @@ double attention_us(const Graph& graph, const Segment& segment, const MachineFac
   const Operator& op = graph.op(segment.first);
   const double rows = static_cast<double>(graph.value(op.outputs[0]).shape[0]);
   const double width = static_cast<double>(op.attributes.heads * op.attributes.head_dim);
-  cost->flops += 4 * rows * rows * width;
+  // Of a cache all rows, since who runs the graph knows which are read.
+  const double keys = static_cast<double>(graph.value(op.inputs[1]).shape[0]);
+  cost->flops += 4 * rows * keys * width;
   return cost->flops * 1e-6 / facts.tflops;
 }
 

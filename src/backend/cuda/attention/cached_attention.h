@@ -59,6 +59,8 @@ class CachedAttention {
   /// kernel takes, page sizes that it does not take, and what cache_reach() does.
   CachedBatch& prepare(const mask::Mask& mask, const std::vector<std::int64_t>& offsets,
                        const graph::CachePages& cache, CUstream stream);
+  /// Shapes that have a plan.
+  std::size_t size() const { return batches_.size(); }
 
  private:
   /// Sequences, rows of each, most keys, page size, reach to the left (-1: all), sinks.

@@ -65,6 +65,13 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual((measured[0]["mask"], measured[0]["gpu"], measured[0]["commit"]),
                          ("causal", "NVIDIA H200", "c0ffee"))
 
+    def test_leaves_a_record_of_checks_without_benchmarks(self):
+        self.program("attention_gpu_check", GOOD_CHECK)
+        self.program("bench_gpu_attention", "exit 1")
+        code, output = self.run_script("--no-bench")
+        self.assertEqual(code, 0, output)
+        self.assertEqual([step["name"] for step in self.record()["steps"]], ["attention"])
+
     def test_counts_failures_crashes_and_programs_that_count_nothing(self):
         self.program("a_gpu_check", 'echo "3 passed, 2 failed on a GPU"; exit 1')
         self.program("b_gpu_check", "kill -SEGV $$")

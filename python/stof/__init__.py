@@ -1,7 +1,7 @@
 """Masked (sparse) attention that is fast because what no query sees is never computed.
 
-``stof.attention(q, k, v, mask)`` takes NumPy arrays and torch tensors, on the CPU and on NVIDIA GPUs.
-``stof.masks`` has the masks, ``stof.plan`` prepares a call once. docs/python.md tells more.
+``stof.attention(q, k, v, mask)`` takes NumPy arrays and torch tensors, on the CPU and on NVIDIA
+GPUs. ``stof.masks`` has the masks, ``stof.plan`` prepares a call once. docs/python.md tells more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The quick way of Plan.run(): a call like this thread's last one of the plan.
 
-Most calls of a plan bring torch tensors of the same layouts and nothing else. Then only what may differ is
-looked at: layouts, addresses, stream, and whether gradients or a tracer watch. Everything else goes the
-long way, which checks all of it and says what is wrong.
+Most calls of a plan bring torch tensors of the same layouts and nothing else. Then only what may
+differ is looked at: layouts, addresses, stream, and whether gradients or a tracer watch. Everything
+else goes the long way, which checks all of it and says what is wrong.
 """
 
 from __future__ import annotations

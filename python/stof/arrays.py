@@ -1,7 +1,7 @@
 """Arrays of any framework as what the C interface takes: address, type, extents, strides, device.
 
-NumPy and torch are each used only where an array of theirs is seen; neither is needed for the other.
-Any other array is taken by DLPack, through NumPy on the CPU and through torch on a GPU.
+NumPy and torch are each used only where an array of theirs is seen; neither is needed for the
+other. Any other array is taken by DLPack, through NumPy on the CPU and through torch on a GPU.
 """
 
 from __future__ import annotations

@@ -38,26 +38,32 @@ def attention(
     plan: Plan | None = None,
     **others: NoReturn,
 ) -> Any:
-    """softmax(scale * q k^T over the visible keys) v.
+    """softmax(scale * q k^T over the visible keys) v (Vaswani et al. 2017, arXiv 1706.03762, §3.2).
 
-    q [batch, heads, seq_q, head_dim], k [batch, heads_kv, seq_kv, head_dim], v [batch, heads_kv, seq_kv,
-    head_dim_v]: NumPy arrays, torch tensors, or objects with __dlpack__; float32, float16 or bfloat16 on
-    the CPU, float16 or bfloat16 on an NVIDIA GPU; any strides.
+    q [batch, heads, seq_q, head_dim], k [batch, heads_kv, seq_kv, head_dim], v [batch, heads_kv,
+    seq_kv, head_dim_v]: NumPy arrays, torch tensors, or objects with __dlpack__; float32, float16
+    or bfloat16 on the CPU, float16 or bfloat16 on an NVIDIA GPU; any strides.
 
-    mask: a stof.Mask, its text, a boolean array (true is visible; planned anew in every call), or None
-    for everything. An additive mask goes to bias. scale: default 1/sqrt(head_dim). enable_gqa: heads of
-    k and v may be fewer than q's, each serving as many in turn. alignment: where query 0 stands when
-    lengths differ. softcap: logits = softcap * tanh(logits / softcap), 0 for none. alibi: float32 slopes
-    [heads]. bias: float32, broadcastable to [batch, heads, seq_q, seq_kv]; -inf hides, a finite value
-    never does. sink: float32 [heads], a learned logit in the denominator. position_bias: a
-    stof.PositionBias with its table. score_mod: a stof.ScoreMod, the last change to a score
-    before the mask. plan: a Plan of these very options, instead of one of the cache.
+    mask: a stof.Mask, its text, a boolean array (true is visible; planned anew in every call), or
+    None for everything. An additive mask goes to bias. scale: default 1/sqrt(head_dim). enable_gqa:
+    heads of k and v may be fewer than q's, each serving as many in turn. alignment: where query 0
+    stands when lengths differ. softcap: logits = softcap * tanh(logits / softcap), 0 for none.
+    alibi: float32 slopes [heads]. bias: float32, broadcastable to [batch, heads, seq_q, seq_kv];
+    -inf hides, a finite value never does. sink: float32 [heads], a learned logit in the
+    denominator. position_bias: a stof.PositionBias with its table. score_mod: a stof.ScoreMod, the
+    last change to a score before the mask. plan: a Plan of these very options, instead of one of
+    the cache.
 
-    Returns a new array like q, [batch, heads, seq_q, head_dim_v], or with return_lse (out, lse) where lse
-    is float32 [batch, heads, seq_q], natural log. A row that sees nothing gives 0 and -inf.
+    Returns a new array like q, [batch, heads, seq_q, head_dim_v], or with return_lse (out, lse)
+    where lse is float32 [batch, heads, seq_q], natural log. A row that sees nothing gives 0 and
+    -inf.
 
     Raises InvalidArgument naming argument, expected and got; Unsupported for what nothing here can
     honour, and for tensors that require gradients while these are enabled.
+
+    Sources: enable_gqa Ainslie et al. 2023, arXiv 2305.13245; softcap Gemma 2, Riviere et al. 2024,
+    arXiv 2408.00118; alibi Press et al. 2021, arXiv 2108.12409; sink gpt-oss, Agarwal et al. 2025,
+    arXiv 2508.10925; position_bias Raffel et al. 2020, arXiv 1910.10683.
 
     >>> out = stof.attention(q, k, v, stof.masks.causal() & stof.masks.window(256, 0))
     """

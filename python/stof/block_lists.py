@@ -25,15 +25,16 @@ _OWN = (
 
 
 class BlockListPlan:
-    """An attention problem whose mask is lists of key blocks in GPU memory: new ones for each call if
-    need be, which the host never sees (video diffusion, top-k block selection).
+    """An attention problem whose mask is lists of key blocks in GPU memory: new ones for each call
+    if need be, which the host never sees (video diffusion, top-k block selection).
 
     Query block i is rows i * block_q and on, key block j keys j * block_kv and on; both sizes are
-    multiples of 64, and the last blocks end with the sequence. max_blocks: most blocks of a list (0: as
-    many as there are). per_kv_head: one list serves all query heads of a key/value head.
-    expected_share: of key blocks in a list, for the choice of kernel. key_block_sizes: how many keys of
-    each key block exist, its first ones. The other arguments are those of stof.plan(). Until the first
-    update() nothing is visible. Calls of one plan belong on one stream, or must be ordered by events.
+    multiples of 64, and the last blocks end with the sequence. max_blocks: most blocks of a list
+    (0: as many as there are). per_kv_head: one list serves all query heads of a key/value head.
+    expected_share: of key blocks in a list, for the choice of kernel. key_block_sizes: how many
+    keys of each key block exist, its first ones. The other arguments are those of stof.plan().
+    Until the first update() nothing is visible. Calls of one plan belong on one stream, or must be
+    ordered by events.
 
     Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """
@@ -106,11 +107,12 @@ class BlockListPlan:
     def update(self, counts: Any, ids: Any, *, stream: int | None = None) -> None:
         """Takes the lists as they are when the stream comes to it.
 
-        counts: int32 [batch|1, heads|1, query blocks]; ids: int32 [batch|1, heads|1, query blocks, up to
-        max_blocks], of which the first `count` of a row are read, in any order; torch tensors on the
-        plan's GPU, any strides. Heads are query heads, or key/value heads with per_kv_head. Nothing is
-        allocated, compiled or waited for, so that a CUDA graph can hold it. Wrong ids are left out and
-        remembered for check().
+        counts: int32 [batch|1, heads|1, query blocks]; ids: int32 [batch|1, heads|1, query blocks,
+        up to max_blocks], of which the first `count` of a row are read, in any order; torch tensors
+        on the plan's GPU, any strides. Heads are query heads, or key/value heads with per_kv_head.
+        Nothing is allocated, compiled or waited for, so that a CUDA graph can hold it. Wrong ids
+        are left out and remembered for check(). Raises InvalidArgument for tensors of other shapes,
+        types or places.
         """
         lists = (
             pointer_to(counts, "counts", self._device),
@@ -137,7 +139,12 @@ class BlockListPlan:
         position_bias: Any = None,
         stream: int | None = None,
     ) -> Any:
-        """As Plan.run(), with the lists of the last update(). q, k, v and out have a last stride of 1."""
+        """As Plan.run(), with the lists of the last update(); torch tensors on the plan's GPU.
+
+        Returns out [batch, num_heads, seq_q, head_dim_v], or (out, lse) with return_lse, lse
+        float32 [batch, num_heads, seq_q]. Raises InvalidArgument naming the argument, what was
+        expected and got; Unsupported for tensors that require gradients while these are enabled.
+        """
         framework = framework_for(q)
         extras = dict(alibi=alibi, bias=bias, sink=sink, position_bias=position_bias)
         framework.check_operands(dict(q=q, k=k, v=v, out=out, lse=lse, **extras))
@@ -173,8 +180,8 @@ class BlockListPlan:
         return (out, lse) if self._problem.return_lse else out
 
     def check(self, *, stream: int | None = None) -> None:
-        """Waits for the stream. Raises InvalidArgument naming batch, head, query block and value of the
-        first wrong entry since the last check."""
+        """Waits for the stream. Raises InvalidArgument naming batch, head, query block and value of
+        the first wrong entry since the last check."""
         with stream_scope(self._device, stream):
             check(
                 library().stof_block_list_plan_check(

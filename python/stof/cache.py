@@ -71,8 +71,8 @@ plans = PlanCache(MAX_PLANS)
 
 
 class _Recent(threading.local):
-    """The plans of this thread's last calls of attention(), by mask object and shapes: a model has a few
-    of each, which its layers and batches take in turn."""
+    """The plans of this thread's last calls of attention(), by mask object and shapes: a model has
+    a few of each, which its layers and batches take in turn."""
 
     def __init__(self) -> None:
         #: key() -> the mask, which keeps its id, options, plan. The oldest first.
@@ -90,7 +90,8 @@ class _Recent(threading.local):
         return found
 
     def plan_for(self, key: Any, options: Any) -> Plan | None:
-        """Where it is for this very mask; element types and layouts are left to the caller to compare."""
+        """Where it is for this very mask; element types and layouts are left to the caller to
+        compare."""
         entry = self._entries.get(key)
         if entry is None or entry[1] != options or self._generation != plans.generation:
             return None

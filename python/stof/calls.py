@@ -1,5 +1,5 @@
-"""One call of a plan, prepared: the structs that the C interface reads, checked once for all arrays of
-the same shapes, strides and types."""
+"""One call of a plan, prepared: the structs that the C interface reads, checked once for all arrays
+of the same shapes, strides and types."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ def prepare(
     """Checks the arrays against the plan. `extras` are alibi, bias, sink and position_bias or
     None, then the score tables.
 
-    A call with `copies` or `widened` is only a note of which of q, k, v must be made contiguous, and
-    which extras float32, before it is prepared again.
+    A call with `copies` or `widened` is only a note of which of q, k, v must be made contiguous,
+    and which extras float32, before it is prepared again.
     """
     call = Call()
     shapes = problem.shapes()

@@ -21,13 +21,14 @@ _OWN = ("lengths", "page_size", "window", "sink_tokens", "mask", "max_seq_kv")
 class DecodePlan:
     """A decoding step planned for one GPU: run it while the cache grows, in a CUDA graph too.
 
-    The seq_q (1 to 16) queries of a sequence are its newest tokens: query i stands at key length - seq_q
-    + i. max_seq_kv: most keys of a sequence, the new ones included. lengths: run() brings each
-    sequence's number of keys; else all have max_seq_kv. page_size: rows of a cache page, a multiple of 16
-    up to 256; 0 for a contiguous cache. Causal, unless window = (left, right), inclusive, None for
-    unbounded, says otherwise; sink_tokens first keys stay visible whatever the window. mask instead of a
-    window: a stof.Mask or text of the scores [seq_q, max_seq_kv], aligned at the bottom right. The other
-    arguments are those of stof.plan(). A plan works on one stream at a time.
+    The seq_q (1 to 16) queries of a sequence are its newest tokens: query i stands at key length -
+    seq_q + i. max_seq_kv: most keys of a sequence, the new ones included. lengths: run() brings
+    each sequence's number of keys; else all have max_seq_kv. page_size: rows of a cache page, a
+    multiple of 16 up to 256; 0 for a contiguous cache. Causal, unless window = (left, right),
+    inclusive, None for unbounded, says otherwise; sink_tokens first keys stay visible whatever the
+    window. mask instead of a window: a stof.Mask or text of the scores [seq_q, max_seq_kv], aligned
+    at the bottom right. The other arguments are those of stof.plan(). A plan works on one stream at
+    a time.
 
     Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """
@@ -131,14 +132,16 @@ class DecodePlan:
     ) -> Any:
         """Attention of the newest tokens; torch tensors on the plan's GPU, aligned to 16 bytes.
 
-        q [batch, num_heads, seq_q, head_dim]; k [batch, num_heads_kv, max_seq_kv, head_dim] and v, or
-        with pages [pages, num_heads_kv, page_size, head_dim]; rows and pages past a sequence's length are
-        not read. lengths int32 [batch] and page_table int32 [batch, pages of a sequence] are read when
-        the kernel runs. alibi and sink are float32 [num_heads]. Nothing is allocated but out and lse,
-        nothing compiled or waited for.
+        q [batch, num_heads, seq_q, head_dim]; k [batch, num_heads_kv, max_seq_kv, head_dim] and v,
+        or with pages [pages, num_heads_kv, page_size, head_dim]; rows and pages past a sequence's
+        length are not read. lengths int32 [batch] and page_table int32 [batch, pages of a sequence]
+        are read when the kernel runs. alibi and sink are float32 [num_heads]. Nothing is allocated
+        but out and lse, nothing compiled or waited for.
 
-        Returns out [batch, num_heads, seq_q, head_dim_v], or (out, lse) with return_lse. A query that
-        sees nothing gives 0 and -inf.
+        Returns out [batch, num_heads, seq_q, head_dim_v], or (out, lse) with return_lse. A query
+        that sees nothing gives 0 and -inf. Raises InvalidArgument naming the argument, what was
+        expected and got; Unsupported for layouts that the kernel does not take, and for tensors
+        that require gradients while these are enabled.
         """
         framework = framework_for(q)
         operands = dict(q=q, k=k, v=v, out=out, lse=lse, alibi=alibi, sink=sink)

@@ -17,7 +17,8 @@ from .problem import Problem
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel that can run. only_by_name says why it runs only when named, or is empty."""
+    """A kernel that can run. predicted_us is the cost model's time of one call in microseconds;
+    only_by_name says why it runs only when named, or is empty."""
 
     kernel: str
     predicted_us: float
@@ -83,9 +84,12 @@ def explain(
 ) -> Explanation:
     """What would run for plan(mask, **problem) on a GPU, without needing one; or for a Plan.
 
-    mask: a Plan, a stof.Mask, its text or None. problem: the arguments of plan() but device and kernel;
-    none beside a Plan. compute_capability (major * 10 + minor), num_sms: of the GPU, by default an
-    H200. pointer_alignment: bytes that divide addresses and strides.
+    mask: a Plan, a stof.Mask, its text or None. problem: the arguments of plan() but device and
+    kernel; none beside a Plan. compute_capability (major * 10 + minor), num_sms: of the GPU, by
+    default an H200. pointer_alignment: bytes that divide addresses and strides.
+
+    Raises InvalidArgument naming the argument; Unsupported where no kernel takes the problem at
+    all, as with float32, or for a Plan from a boolean tensor on a GPU.
     """
     if isinstance(mask, Plan):
         if problem:

@@ -41,7 +41,8 @@ class View(NamedTuple):
 
 
 class Framework:
-    """What a call needs of an array library. One object each, made when its arrays are first seen."""
+    """What a call needs of an array library. One object each, made when its arrays are first
+    seen."""
 
     name: str
 
@@ -77,8 +78,8 @@ class Framework:
         return False
 
     def check_operands(self, operands: dict[str, Any], tables: Sequence[Any] = ()) -> None:
-        """Raises, naming the operand, where derivatives would be asked for, or where an array's values
-        are not in memory. Score tables have no names of their own."""
+        """Raises, naming the operand, where derivatives would be asked for, or where an array's
+        values are not in memory. Score tables have no names of their own."""
 
     def written(self, *arrays: Any) -> None:
         """Tells the library that memory of the caller's, None for none, is about to be written."""

@@ -14,8 +14,9 @@ _SECONDS_TO_END = 1.0
 
 
 def interruptible(work: Callable[[], _Result]) -> _Result:
-    """work(), on a thread of its own where this is the main one: Python serves signals there only, and not
-    inside a call of the library. What a handler raises, as KeyboardInterrupt, ends the work and is raised."""
+    """work(), on a thread of its own where this is the main one: Python serves signals there only,
+    and not inside a call of the library. What a handler raises, as KeyboardInterrupt, ends the work
+    and is raised."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     cancelled, done = ctypes.c_int32(0), threading.Event()

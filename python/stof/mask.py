@@ -19,8 +19,8 @@ _FINGERPRINT_BYTES = 33  # 32 hexadecimal digits and a NUL
 class Mask:
     """An immutable mask. ``a & b``, ``a | b`` and ``~a`` make new ones.
 
-    Equal, with equal hashes, where the canonical forms are; pickled by its JSON. Threads may share it.
-    Made by the functions of stof.masks.
+    Equal, with equal hashes, where the canonical forms are; pickled by its JSON. Threads may share
+    it. Made by the functions of stof.masks.
     """
 
     __slots__ = ("_handle", "_fingerprint", "_hash", "_release", "_name", "__weakref__")
@@ -67,15 +67,16 @@ class Mask:
         num_heads: int = 1,
         alignment: str = "top_left",
     ) -> Mask:
-        """The mask resolved for these lengths, every array checked against them. Planning does it by
-        itself."""
+        """The mask resolved for these lengths, every array checked against them. Planning does it
+        by itself."""
         shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
         return made(library().stof_mask_bind, self._handle, ctypes.byref(shape))
 
     # --- what it sees ----------------------------------------------------------------------------
 
     def visible(self, q: int, k: int, *, batch: int = 0, head: int = 0) -> bool:
-        """Whether query q sees key k. A mask with parts that depend on the lengths must be bound."""
+        """Whether query q sees key k. A mask with parts that depend on the lengths must be
+        bound."""
         result = ctypes.c_int32()
         asked = (whole(batch, "batch"), whole(head, "head"), whole(q, "q"), whole(k, "k"))
         check(library().stof_mask_visible(self._handle, *asked, ctypes.byref(result)))
@@ -106,7 +107,11 @@ class Mask:
         num_heads: int = 1,
         alignment: str = "top_left",
     ) -> Any:
-        """A NumPy array of booleans [batch, num_heads, seq_q, seq_kv], true where visible."""
+        """A NumPy array of booleans [batch, num_heads, seq_q, seq_kv], true where visible.
+
+        Raises InvalidArgument for lengths that the mask's arrays do not fit, OutOfMemory for more
+        booleans than there is memory.
+        """
         import numpy
 
         shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
@@ -134,8 +139,8 @@ class Mask:
         num_heads: int = 1,
         alignment: str = "top_left",
     ) -> dict[str, Any]:
-        """Visible pairs, density (0 to 1), rows that see nothing, and tiles full, partial and empty at
-        8 to 128 tokens."""
+        """Visible pairs, density (0 to 1), rows that see nothing, and tiles full, partial and empty
+        at 8 to 128 tokens. Raises InvalidArgument for lengths that the mask's arrays do not fit."""
         shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
         function = library().stof_mask_stats
         stats: dict[str, Any] = interruptible(
@@ -153,8 +158,10 @@ class Mask:
         alignment: str = "top_left",
         max_cells: int = 64,
     ) -> str:
-        """A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a square
-        of them where a side is longer than max_cells."""
+        """A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a
+        square of them where a side is longer than max_cells. Raises InvalidArgument for lengths
+        that the mask's arrays do not fit, and for a batch entry, head or max_cells that cannot
+        be."""
         shape = self._shape_with(seq_q, seq_kv, batch, head, alignment)
         options = structs.DrawOptions(
             batch=whole(batch, "batch"),
@@ -180,6 +187,11 @@ class Mask:
         """The bytes of a PNG file, queries downwards, keys to the right.
 
         kind "pairs" is dark where visible; "tiles" shows 64x64 tiles as full, partial and empty.
+        The longer side has at most max_pixels (64 to 4096). title: ASCII; other characters become
+        "?".
+
+        Raises InvalidArgument naming the argument, or for lengths that the mask's arrays do not
+        fit.
         """
         drawn = structs.DRAW_KINDS[choice(kind, "kind", structs.DRAW_KINDS)]
         if title is not None:
@@ -253,8 +265,8 @@ class Mask:
         return _score_shape(seq_q, seq_kv, max(entries, batch + 1), max(heads, head + 1), alignment)
 
     def _natural_shape(self) -> tuple[int, int] | None:
-        """Lengths to draw it at: those it is bound to or its array has, else 256; None where these do
-        not fit some array in it."""
+        """Lengths to draw it at: those it is bound to or its array has, else 256; None where these
+        do not fit some array in it."""
         described = json.loads(self.to_json())
         lengths = (256, 256)
         if described["op"] == "bound":

@@ -2,6 +2,9 @@
 
 ``masks.causal() & (masks.window(256, 0) | masks.global_(cols=64))`` never becomes an array of S²
 elements. docs/masks.md defines every primitive; ``masks.parse(text)`` reads the same from text.
+
+Every function raises InvalidArgument naming the argument, what was expected and got. Lengths are
+not known yet: an array that does not fit them is refused where the mask is bound or planned.
 """
 
 from __future__ import annotations
@@ -97,8 +100,8 @@ def load(path: Any) -> Mask:
 
 
 def dense(visible: Any) -> Mask:
-    """A boolean array [Sq, Sk] or [B|1, H|1, Sq|1, Sk] in host memory, any strides, true where visible;
-    copied as bits."""
+    """A boolean array [Sq, Sk] or [B|1, H|1, Sq|1, Sk] in host memory, any strides, true where
+    visible; copied as bits."""
     framework, array = adopt(visible, "visible")
     view = framework.view(array, "visible")
     if view.device != CPU:
@@ -118,10 +121,10 @@ def predicate(text: str, /, **tables: Any) -> Mask:
     """Where a boolean expression in b, h, q, k and tables holds, as in
     ``predicate("(q - k <= 4) & (doc[q] == doc[k])", doc=numpy.array([0, 0, 1, 1]))``.
 
-    b, h, q and k are batch entry, query head, query and key; docs/masks.md has the language. A table is
-    an array of bool, int32 or int64 in host memory, any shape and strides, read as name[i, j]; copied.
-    The result is the simplest mask that says so. Raises InvalidArgument with a caret under the
-    offending column, or naming the table.
+    b, h, q and k are batch entry, query head, query and key; docs/masks.md has the language. A
+    table is an array of bool, int32 or int64 in host memory, any shape and strides, read as name[i,
+    j]; copied. The result is the simplest mask that says so. Raises InvalidArgument with a caret
+    under the offending column, or naming the table.
     """
     if not isinstance(text, str):
         hint = "; stof.compat.flex takes functions of (b, h, q, k)" if callable(text) else ""
@@ -268,8 +271,8 @@ def neighbourhood(
 
 
 def tree(parents: Iterable[int], prefix: int = 0) -> Mask:
-    """k < prefix, or node k - prefix is node q or one of its ancestors; parents[i] < i, -1 for a root
-    (speculative decoding)."""
+    """k < prefix, or node k - prefix is node q or one of its ancestors; parents[i] < i, -1 for a
+    root (speculative decoding)."""
     return _node("tree", parents=wholes(parents, "parents"), prefix=whole(prefix, "prefix"))
 
 
@@ -314,8 +317,8 @@ def random_blocks(
     seed: int = 0,
     per_head: bool = False,
 ) -> Mask:
-    """Seeded random blocks of block x block tokens: `count` distinct block columns per block row, or
-    each block with probability `rate`; the same on every machine."""
+    """Seeded random blocks of block x block tokens: `count` distinct block columns per block row,
+    or each block with probability `rate`; the same on every machine."""
     amount: dict[str, Any] = {}
     if count is not None:
         amount["count"] = whole(count, "count")

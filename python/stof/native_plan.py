@@ -1,7 +1,7 @@
 """Plans of the C interface, and which of them may run where.
 
-A plan for a GPU works on one stream at a time. Instances therefore keeps one per stream, and others for
-recording into CUDA graphs, so that a graph and a stream never share one.
+A plan for a GPU works on one stream at a time. Instances therefore keeps one per stream, and others
+for recording into CUDA graphs, so that a graph and a stream never share one.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def build(
 
 
 def _is_long(problem: Problem) -> bool:
-    """Whether planning on the CPU may take so long that somebody presses Ctrl-C, to whom a thread is
-    worth its 0.1 ms."""
+    """Whether planning on the CPU may take so long that somebody presses Ctrl-C, to whom a thread
+    is worth its 0.1 ms."""
     if problem.cu_seqlens_q is not None and problem.cu_seqlens_kv is not None:
         return problem.cu_seqlens_q[-1] * problem.cu_seqlens_kv[-1] >= _LONG
     return problem.batch * problem.num_heads * problem.seq_q * problem.seq_kv >= _LONG
@@ -151,8 +151,8 @@ def _built(
     return NativePlan(handle.value)
 
 
-#: Instances that a CUDA graph holds the addresses of. Nobody can tell when a graph goes, so these stay
-#: as long as the process.
+#: Instances that a CUDA graph holds the addresses of. Nobody can tell when a graph goes, so these
+#: stay as long as the process.
 _recorded: list[NativePlan] = []
 
 

@@ -103,11 +103,12 @@ def _no_booleans(view: View) -> str:
 
 
 class Plan:
-    """An attention problem and its mask, planned for one device. Made by plan() and varlen_plan().
+    """An attention problem and its mask, planned for one device. Made by plan() and varlen_plan();
+    calling it is run().
 
-    Immutable; threads may share it. Pickled as problem, mask and device, and planned again where it is
-    loaded. On a GPU it works on one stream at a time; a further stream, and the recording of a CUDA
-    graph, get an instance of their own (see docs/python.md).
+    Immutable; threads may share it. Pickled as problem, mask and device, and planned again where it
+    is loaded. On a GPU it works on one stream at a time; a further stream, and the recording of a
+    CUDA graph, get an instance of their own (see docs/python.md).
     """
 
     def __init__(
@@ -153,11 +154,12 @@ class Plan:
 
     @property
     def dtype(self) -> str:
+        """Of q, k, v and out: "float32", "float16" or "bfloat16"."""
         return self._problem.dtype_name
 
     def facts(self) -> dict[str, Any]:
-        """On a GPU the kernel, tiles, bytes on the device and predicted time; on the CPU what the plan
-        holds."""
+        """On a GPU the kernel, tiles, bytes on the device and predicted time; on the CPU what the
+        plan holds."""
         return self._instances.first.facts()
 
     def __repr__(self) -> str:
@@ -209,22 +211,23 @@ class Plan:
         """Attention of q, k, v as planned.
 
         q [batch, num_heads, seq_q, head_dim], k [batch, num_heads_kv, seq_kv, head_dim] and v
-        [batch, num_heads_kv, seq_kv, head_dim_v] of any strides, 0 (expanded) too; a last stride other
-        than 1 is copied first. Packed sequences: [rows, heads, head_dim]. All are NumPy arrays, or torch
-        tensors, or objects with __dlpack__.
+        [batch, num_heads_kv, seq_kv, head_dim_v] of any strides, 0 (expanded) too; a last stride
+        other than 1 is copied first. Packed sequences: [rows, heads, head_dim]. All are NumPy
+        arrays, or torch tensors, or objects with __dlpack__.
 
-        out and lse, where given, are written: out [batch, num_heads, seq_q, head_dim_v] of the plan's
-        dtype with a last stride of 1, lse float32 [batch, num_heads, seq_q] (packed: [num_heads, rows]).
-        Otherwise they are new and contiguous. alibi [num_heads], bias (broadcastable to [batch,
-        num_heads, seq_q, seq_kv]), sink [num_heads] and position_bias [num_buckets, num_heads] are
-        float32 and given where the plan was made with them; float16 and bfloat16 are widened.
+        out and lse, where given, are written: out [batch, num_heads, seq_q, head_dim_v] of the
+        plan's dtype with a last stride of 1, lse float32 [batch, num_heads, seq_q] (packed:
+        [num_heads, rows]). Otherwise they are new and contiguous. alibi [num_heads], bias
+        (broadcastable to [batch, num_heads, seq_q, seq_kv]), sink [num_heads] and position_bias
+        [num_buckets, num_heads] are float32 and given where the plan was made with them; float16
+        and bfloat16 are widened.
 
-        On a GPU it returns once the work is on the stream, torch's current one unless `stream` gives
-        another as a number; new results and copies are then memory of that stream. num_threads (CPU) 0
-        is all cores.
+        On a GPU it returns once the work is on the stream, torch's current one unless `stream`
+        gives another as a number; new results and copies are then memory of that stream.
+        num_threads (CPU) 0 is all cores.
 
-        Returns out, or (out, lse) with return_lse; lse is the natural log. A row that sees nothing gives
-        0 and -inf. Raises InvalidArgument naming the argument, what was expected and got.
+        Returns out, or (out, lse) with return_lse; lse is the natural log. A row that sees nothing
+        gives 0 and -inf. Raises InvalidArgument naming the argument, what was expected and got.
         """
         if type(score_tables) is not tuple or type(num_threads) is not int:
             score_tables = tuple(items(score_tables, "score_tables", "arrays"))
@@ -427,11 +430,12 @@ def plan(
     mask: a stof.Mask, its text, None (everything), or a boolean array [seq_q, seq_kv] or [batch|1,
     num_heads|1, seq_q|1, seq_kv], true where visible; one on the plan's GPU is read there, and may
     change afterwards. seq_kv defaults to seq_q, num_heads_kv to num_heads, head_dim_v to head_dim.
-    scale: default 1/sqrt(head_dim). softcap > 0: logits = softcap * tanh(logits / softcap). alibi adds
-    slope[h] * (k - q); bias a tensor; position_bias T5's buckets; sink a learned logit to the
-    denominator; their values are given to run(). alignment: "top_left" puts query 0 at key 0,
-    "bottom_right" the last query at the last key. device: "cpu", "cuda", "cuda:N" or torch's. kernel: a
-    GPU kernel as explain() names it, instead of the cost model's pick.
+    scale: default 1/sqrt(head_dim). softcap > 0: logits = softcap * tanh(logits / softcap). alibi
+    adds slope[h] * (k - q); bias a tensor; position_bias T5's buckets; sink a learned logit to the
+    denominator; their values are given to run(). attention() says where each comes from. alignment:
+    "top_left" puts query 0 at key 0, "bottom_right" the last query at the last key. device: "cpu",
+    "cuda", "cuda:N" or torch's. kernel: a GPU kernel as explain() names it, instead of the cost
+    model's pick.
 
     Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """

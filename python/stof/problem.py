@@ -19,7 +19,8 @@ ATTENTION_DTYPES = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class PositionBias:
-    """T5's learned bias per head for buckets of distances (Raffel et al. 2020, arXiv 1910.10683, §2.1).
+    """T5's learned bias per head for buckets of distances (Raffel et al. 2020, arXiv 1910.10683,
+    §2.1).
 
     A plan needs num_buckets; a call needs the table, float32 [num_buckets, num_heads], which gives
     num_buckets where that is not said.
@@ -32,7 +33,8 @@ class PositionBias:
 
     @staticmethod
     def of(value: Any) -> PositionBias | None:
-        """The argument position_bias of plan() and attention() as one of these, with num_buckets."""
+        """The argument position_bias of plan() and attention() as one of these, with
+        num_buckets."""
         if value is None:
             return None
         if not isinstance(value, PositionBias):

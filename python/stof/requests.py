@@ -109,8 +109,8 @@ def position_table(position_bias: PositionBias | None) -> Any:
 
 
 class Request:
-    """The options of a call of attention() or varlen_attention(): what of them decides a plan, and what
-    its run is given."""
+    """The options of a call of attention() or varlen_attention(): what of them decides a plan, and
+    what its run is given."""
 
     def __init__(
         self,
@@ -165,7 +165,8 @@ class Request:
         return dict(**self._operands, position_bias=self._table, score_tables=tables)
 
     def check_beside(self, plan: Plan, mask: Any) -> None:
-        """An option beside plan= is either its default or the plan's; nothing is dropped silently."""
+        """An option beside plan= is either its default or the plan's; nothing is dropped
+        silently."""
         if not isinstance(plan, Plan):
             raise InvalidArgument(f"plan: expected a stof.Plan, got {type(plan).__name__}")
         problem = plan.problem

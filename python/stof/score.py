@@ -18,13 +18,14 @@ Declaration = tuple[str, tuple[tuple[str, int, tuple[int, ...]], ...]]
 
 @dataclass(frozen=True, eq=False)
 class ScoreMod:
-    """new score = text(score, b, h, q, k), such as ``ScoreMod("score + rel[q - k + 100]", {"rel": rel})``.
+    """new score = text(score, b, h, q, k), such as ``ScoreMod("score + rel[q - k + 100]", {"rel":
+    rel})``.
 
-    Applied in float32 after scale, softcap, ALiBi and biases, and before the mask; -inf hides the key.
-    docs/masks.md defines the language. tables: arrays by name, on the device of q, which the text reads
-    as name[i, j, ...]; they are read in every call, so their values may change. Equal, with equal
-    hashes, where text and the tables' names, types and shapes are: those belong to a plan, values do
-    not.
+    Applied in float32 after scale, softcap, ALiBi and biases, and before the mask; -inf hides the
+    key. docs/masks.md defines the language. tables: arrays by name, on the device of q, which the
+    text reads as name[i, j, ...]; they are read in every call, so their values may change. Equal,
+    with equal hashes, where text and the tables' names, types and shapes are: those belong to a
+    plan, values do not.
     """
 
     text: str

@@ -81,15 +81,15 @@ class Torch(Framework):
         return bool(self._torch.cuda.is_available())
 
     def scope(self, ordinal: int) -> Any:
-        """Makes a GPU torch's current device, and the one before it again on leaving. Nothing where there
-        is no such GPU, so that the library says what is missing."""
+        """Makes a GPU torch's current device, and the one before it again on leaving. Nothing where
+        there is no such GPU, so that the library says what is missing."""
         if not self.has_gpu() or ordinal >= self._torch.cuda.device_count():
             return nullcontext()
         return self._torch.cuda.device(ordinal)
 
     def stream_scope(self, ordinal: int, stream: int) -> Any:
-        """Makes a stream, given by its number, the current one of a GPU: memory for results and copies
-        then belongs to it, and what was queued there before comes first."""
+        """Makes a stream, given by its number, the current one of a GPU: memory for results and
+        copies then belongs to it, and what was queued there before comes first."""
         cuda = self._torch.cuda
         if stream == 0:
             return cuda.stream(cuda.default_stream(ordinal))
@@ -117,8 +117,8 @@ class Torch(Framework):
         )
 
     def is_transformed(self) -> bool:
-        """Whether torch.func.vmap, grad, jvp or the like runs the caller, or forward-mode derivatives are
-        being computed."""
+        """Whether torch.func.vmap, grad, jvp or the like runs the caller, or forward-mode
+        derivatives are being computed."""
         return self._func_level() is not None or self._forward_ad._current_level >= 0
 
     def check_operands(self, operands: dict[str, Any], tables: Sequence[Any] = ()) -> None:

@@ -1,4 +1,5 @@
-"""What arguments may be before they are looked at closely: numbers, flags, lists, words and paths."""
+"""What arguments may be before they are looked at closely: numbers, flags, lists, words and
+paths."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from .errors import InvalidArgument
 
 
 def whole(value: Any, name: str, bits: int = 64) -> int:
-    """An integer of anything that is one. Raises InvalidArgument for others and for what C would wrap."""
+    """An integer of anything that is one. Raises InvalidArgument for others and for what C would
+    wrap."""
     try:
         number = operator.index(value)
     except (TypeError, RuntimeError, ValueError):  # torch's tensors raise the last two

@@ -63,6 +63,8 @@ def varlen_plan(
 
     mask: a stof.Mask, its text or None; it is applied to each sequence with the sequence's own lengths
     and number as batch entry. The options are those of plan().
+
+    Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """
     given = but(locals(), "mask", "cu_seqlens_q", "cu_seqlens_kv", "device", "kernel")
     rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
@@ -112,6 +114,9 @@ def varlen_attention(
     options mean what they mean for attention(); there is no bias tensor here.
 
     Returns [rows, heads, head_dim_v], or with return_lse (out, lse) where lse is float32 [heads, rows].
+
+    Raises InvalidArgument naming argument, expected and got; Unsupported for what nothing here can
+    honour, and for tensors that require gradients while these are enabled.
     """
     if others:
         refuse("varlen_attention", others)

@@ -90,7 +90,8 @@ def check(status: int) -> None:
 
 
 def encoded(text: str, name: str) -> bytes:
-    """As C takes it. Raises InvalidArgument for what is no text and what C would cut off or cannot hold."""
+    """As C takes it. Raises InvalidArgument for what is no text and what C would cut off or cannot
+    hold."""
     if not isinstance(text, str):
         raise InvalidArgument(f"{name}: expected text, got {text!r}")
     if "\0" in text:

@@ -14,8 +14,8 @@ from . import outputs, sparse
 from .host_mask import JOINED_ROW, HostMask
 from .settings import Settings
 
-#: What models hand down that was used before queries, keys and values were made, or is of no concern
-#: to attention. Anything else that is given and not honoured is refused by name.
+#: What models hand down that was used before queries, keys and values were made, or is of no
+#: concern to attention. Anything else that is given and not honoured is refused by name.
 HARMLESS = frozenset(
     (
         "cache_position",

@@ -8,9 +8,9 @@ import torch
 from torch.nn.attention.flex_attention import BlockMask
 
 
-#: The element type of rows that stof_mask has joined with the user's sparse mask (0 is hidden). They
-#: travel as tensors through graphs and models, which keep no other mark, and must not be taken for
-#: masks of the caller's, which nobody has joined: it is a type that masks never have.
+#: The element type of rows that stof_mask has joined with the user's sparse mask (0 is hidden).
+#: They travel as tensors through graphs and models, which keep no other mark, and must not be taken
+#: for masks of the caller's, which nobody has joined: it is a type that masks never have.
 JOINED_ROW = torch.uint16
 
 
@@ -72,8 +72,8 @@ class HostMask(BlockMask):
 class RecordedHostMask(HostMask):
     """One made while a graph is recorded: masks are text or names, or numbers known when it runs.
 
-    `mask` is None where `bound` is the number of the mask as a tensor. Both, and `also`, are asked at
-    positions that count from q_offset (and `start`, a tensor of one integer) and kv_offset.
+    `mask` is None where `bound` is the number of the mask as a tensor. Both, and `also`, are asked
+    at positions that count from q_offset (and `start`, a tensor of one integer) and kv_offset.
     """
 
     recorded = True

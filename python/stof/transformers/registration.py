@@ -23,8 +23,8 @@ def register(*, plan_padding: bool = True, ignore: Iterable[str] = ()) -> None:
     ignore: names of arguments of an attention module that have no effect on its result; others that
     stof does not know are refused.
 
-    From then on a model whose class computes its attention past the registry (DeBERTa, BLOOM, Falcon) is
-    refused with this implementation, which it would ignore.
+    From then on a model whose class computes its attention past the registry (DeBERTa, BLOOM,
+    Falcon) is refused with this implementation, which it would ignore.
 
     Calling it again sets both options anew. Needs transformers 5 (AttentionMaskInterface).
     """

@@ -1,7 +1,7 @@
 """Models that call their attention themselves, past transformers' registry, are refused.
 
-transformers lets a model of such a class be made with any registered implementation, and then ignores
-it: a sparse mask would be dropped without a word.
+transformers lets a model of such a class be made with any registered implementation, and then
+ignores it: a sparse mask would be dropped without a word.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 
 def _has_own_attention(module: Any) -> bool:
     return any(
-        isinstance(value, type) and name.endswith("Attention") and value.__module__ == module.__name__
+        isinstance(value, type)
+        and name.endswith("Attention")
+        and value.__module__ == module.__name__
         for name, value in vars(module).items()
     )
 
 
 def refuse_models_without_registry(name: str) -> None:
-    """From now on making a model with the attention `name` fails where its file has attentions of its
-    own and does not use the registry. Calling it again changes nothing."""
+    """From now on making a model with the attention `name` fails where its file has attentions of
+    its own and does not use the registry. Calling it again changes nothing."""
     check = PreTrainedModel._check_and_adjust_attn_implementation
     if getattr(check, "stof_guard", False):
         return

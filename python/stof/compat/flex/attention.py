@@ -270,12 +270,13 @@ def flex_attention(
     bfloat16 on a GPU. heads_kv may be fewer with enable_gqa.
 
     score_mod(score, b, h, q_idx, kv_idx) -> score is called once a call with symbols and becomes
-    part of the kernel, computed in float32; the tensors that it captures are read at every call. One
-    that has no expression is evaluated with torch.vmap and attention computed by torch, some rows at
-    a time, with a TraceWarning that names the operation; Unsupported where that fails too.
-    block_mask: of this module's create_block_mask or torch's. Of torch's the block lists count too, as in its kernels: full
-    blocks are visible, in other listed blocks mask_mod decides, the rest is hidden. scale: default
-    1/sqrt(head_dim). kernel_options: without effect because they tune torch's Triton kernels.
+    part of the kernel, computed in float32; the tensors that it captures are read at every call.
+    One that has no expression is evaluated with torch.vmap and attention computed by torch, some
+    rows at a time, with a TraceWarning that names the operation; Unsupported where that fails too.
+    block_mask: of this module's create_block_mask or torch's. Of torch's the block lists count too,
+    as in its kernels: full blocks are visible, in other listed blocks mask_mod decides, the rest is
+    hidden. scale: default 1/sqrt(head_dim); a negative one is refused: negate query instead.
+    kernel_options: without effect because they tune torch's Triton kernels.
 
     Returns out [batch, heads, q_len, head_dim_v]; with return_lse (out, lse), lse float32 [batch,
     heads, q_len] in natural log; with return_aux (out, AuxOutput). A row that sees nothing gives 0

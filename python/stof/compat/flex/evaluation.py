@@ -81,8 +81,8 @@ class Evaluated:
 
 
 def over_pairs(function: Any, num_leading: int = 0) -> Any:
-    """A function of single indices (b, h, q, k), for vectors of them: results [B, H, Q, K]. Arguments
-    before the indices have all four dimensions."""
+    """A function of single indices (b, h, q, k), for vectors of them: results [B, H, Q, K].
+    Arguments before the indices have all four dimensions."""
     # Batch entry and head are mapped too, so that no branch can look at one of them alone.
     mapped = function
     for place in (3, 2, 1, 0):
@@ -192,8 +192,8 @@ _USABLE = {
 
 
 def explain_failure(error: BaseException, why: str, function: Any, name: str = "mask_mod") -> str:
-    """The message where neither the trace, for the reason `why`, nor the evaluation works; without a
-    reason it could be traced, but has to be evaluated."""
+    """The message where neither the trace, for the reason `why`, nor the evaluation works; without
+    a reason it could be traced, but has to be evaluated."""
     kind = f"{name} {getattr(function, '__name__', function)!r}"
     start = f"{kind} can neither be traced ({why}) nor be" if why else f"{kind} cannot be"
     return (

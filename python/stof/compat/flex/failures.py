@@ -19,8 +19,8 @@ class TraceWarning(UserWarning):
     """A mask_mod or score_mod could not be traced, so it was evaluated for every pair of positions.
 
     The result is right. A mask takes time and memory proportional to the number of pairs, where a
-    traced one takes neither; of a score_mod all of attention is computed by torch. The message names
-    the operation and the line that stopped the trace.
+    traced one takes neither; of a score_mod all of attention is computed by torch. The message
+    names the operation and the line that stopped the trace.
     """
 
 

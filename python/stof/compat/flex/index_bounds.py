@@ -80,8 +80,8 @@ def _values(node: Any, extents: dict[str, int]) -> _Values:
 def bounds_of_index(
     text: str, batch: int, heads: int, q_len: int, kv_len: int
 ) -> tuple[int, int] | None:
-    """The least and the greatest value, both of which occur; None where that is not known: of tables,
-    conditions, bits, and of expressions that use a variable twice."""
+    """The least and the greatest value, both of which occur; None where that is not known: of
+    tables, conditions, bits, and of expressions that use a variable twice."""
     if len(text) > _MAX_TEXT:
         return None
     extents = {"b": batch, "h": heads, "q": q_len, "k": kv_len}

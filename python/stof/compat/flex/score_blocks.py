@@ -1,4 +1,5 @@
-"""score_mods that have no expression: attention computed by torch, some rows of queries at a time."""
+"""score_mods that have no expression: attention computed by torch, some rows of queries at a
+time."""
 
 from __future__ import annotations
 
@@ -111,8 +112,8 @@ def attend(
     scale: float | None,
     shape: Shape,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(out, lse) with a score_mod that has no expression, for the reason `why`. `resolver` is that of
-    block_mask, or both are None.
+    """(out, lse) with a score_mod that has no expression, for the reason `why`. `resolver` is that
+    of block_mask, or both are None.
 
     Computes in float32. Memory beside the results: some arrays of evaluation._CHUNK_PAIRS elements.
     """

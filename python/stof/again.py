@@ -123,6 +123,8 @@ class Again:
             instance = None
             if not addresses & (FULL_ALIGNMENT - 1) and not torch.is_capturing():
                 instance = self._streams.get((stream, FULL_ALIGNMENT))
+                if instance is not None and len(self._streams) > 1:
+                    plan._instances.used((stream, FULL_ALIGNMENT))
             if instance is None:  # another stream or alignment, or a graph is recorded
                 status = plan._launch(torch, call, addresses)
             else:

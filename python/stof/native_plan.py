@@ -25,7 +25,7 @@ from .problem import Problem
 FULL_ALIGNMENT = 16
 #: Pairs from which on planning on the CPU may be interrupted.
 _LONG = 1 << 24
-#: Streams whose instances are kept; torch hands out 32 streams a device and priority.
+#: Streams whose instances are kept, those last used; torch hands out 32 streams a device and priority.
 _MAX_STREAMS = 32
 
 
@@ -183,9 +183,19 @@ class Instances:
         key = (stream, alignment)
         found = (self._by_recording if recording else self._by_stream).get(key)
         if found is not None:
+            if not recording:
+                self.used(key)
             return found
         with self._lock:
             return self._record(key) if recording else self._open(key)
+
+    def used(self, key: tuple[int, int]) -> None:
+        """Keeps the instance of a stream that was just found longer than those of streams that have
+        waited longer."""
+        if len(self._by_stream) > 1:
+            with self._lock:
+                if key in self._by_stream:  # else another thread's stream has just taken its place
+                    self._by_stream.move_to_end(key)
 
     def _open(self, key: tuple[int, int]) -> NativePlan:
         stream, alignment = key

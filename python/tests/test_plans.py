@@ -12,7 +12,8 @@ import numpy as np
 import oracle
 import pytest
 import stof
-from stof import masks
+from stof import masks, native_plan
+from stof.framework import Device
 
 SHAPE = dict(batch=1, num_heads=2, seq_q=40, head_dim=8, dtype="float32")
 
@@ -304,3 +305,17 @@ atexit.register(lambda: print(stof.plan("causal", **{ {**SHAPE, "seq_q": 20_000}
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "stof.Plan" in done.stdout, done.stderr
+
+
+def test_the_streams_used_last_keep_their_instances(monkeypatch):
+    problem = stof.plan("causal", **SHAPE).problem
+    made = []
+    monkeypatch.setattr(native_plan, "build", lambda *given, **how: made.append(0) or object())
+    kept = native_plan._MAX_STREAMS
+    instances = native_plan.Instances(problem, masks.causal(), Device("cuda"), None)
+    streams = [instances.on(stream, 16, False) for stream in range(kept)]
+    assert instances.on(0, 16, False) is streams[0] and len(made) == kept
+    instances.on(kept, 16, False)  # takes the place of stream 1
+    assert instances.on(0, 16, False) is streams[0] and len(made) == kept + 1
+    assert instances.on(1, 16, False) is not streams[1] and len(made) == kept + 2
+    assert len(instances._by_stream) == kept

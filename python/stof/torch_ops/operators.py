@@ -1,12 +1,13 @@
 """The operators: what torch records, what they compute, and the shapes they promise.
 
 Each returns (out, lse); lse is empty where it was not asked for. Optional operands are None where
-there are none, as are masks and score_mod. A text `mask` is one of docs/masks.md, or a name of stof.identity.
+there are none, as are masks and score_mod. A text `mask` is one of docs/masks.md, or a name of
+stof.identity.
 """
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -22,14 +23,14 @@ Result = Tuple[Tensor, Tensor]
 _CALLERS_NAMES = {"position_table": "position_bias.table", "tables": "mask_function"}
 
 
-def _pair(result, return_lse: bool, like: Tensor) -> Result:
+def _pair(result: Any, return_lse: bool, like: Tensor) -> Result:
     if return_lse:
         out, lse = result
         return out, lse
     return result, like.new_empty((0,), dtype=torch.float32)
 
 
-def operator(name: str, schema: str):
+def operator(name: str, schema: str) -> Any:
     """Registers an operator; `schema` is its own without the first parenthesis. (torch 2.4 cannot
     read text arguments off annotations.)"""
     return torch.library.custom_op(f"stof::{name}", mutates_args=(), schema="(" + schema)
@@ -41,7 +42,7 @@ def _plain(*tensors: Tensor) -> Tuple[Tensor, ...]:
     return tuple(t if type(t) in plain else t.as_subclass(Tensor) for t in tensors)
 
 
-def _promised(q: Tensor, v: Tensor, return_lse: bool, lse_shape) -> Result:
+def _promised(q: Tensor, v: Tensor, return_lse: bool, lse_shape: Any) -> Result:
     out = q.new_empty((*q.shape[:-1], v.shape[-1]))
     return out, q.new_empty(lse_shape if return_lse else (0,), dtype=torch.float32)
 
@@ -53,7 +54,7 @@ def _expect_rank(rank: int, **tensors: Tensor) -> None:
             raise InvalidArgument(f"{name}: expected {what}, got shape {list(tensor.shape)}")
 
 
-def _refuse_gradients(op) -> None:
+def _refuse_gradients(op: Any) -> None:
     """Asking for a gradient is an error before anybody sees a result, and when compiling, since
     tracing asks for one."""
 

@@ -242,7 +242,8 @@ def _makes_constant(func: Any, args: tuple[Any, ...]) -> bool:
 
 
 class _NoRandomNumbers(TorchDispatchMode):
-    """Refuses operations that draw random numbers, without symbols too: one would serve all pairs."""
+    """Refuses operations that draw random numbers, without symbols too: one would serve all
+    pairs."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags:

@@ -43,13 +43,14 @@ void check_range(const TensorView& view, const std::string& name) {
                "{}: has a value that float16 cannot hold; compute in bfloat16", name);
 }
 
-/// A norm behind a product takes whole rows in one cluster, a chain of products few rows: whether
-/// that pays is the search's to find.
+/// A norm behind a product takes whole rows in one cluster, one in front is computed by every
+/// block, a chain of products takes few rows: whether that pays is the search's to find.
 bool needs_measuring(const fusion::Segment& segment) {
   const auto is_norm = [](const fusion::EpilogueStep& step) {
     return step.step == fusion::Step::kLayerNorm || step.step == fusion::Step::kRmsNorm;
   };
   return segment.family == fusion::Family::kGemmChain ||
+         segment.family == fusion::Family::kNormGemm ||
          (segment.family == fusion::Family::kGemm &&
           std::any_of(segment.steps.begin(), segment.steps.end(), is_norm));
 }

@@ -114,10 +114,10 @@ class Legality {
   }
 
   void check_matmul(OperatorId i) {
-    if (op(first_).op != Op::kMatmul)
-      add(ReasonCode::kMatmulNotFirst, i, kNoId,
-          fmt::format("{} is a product behind {}: templates fuse what comes after it", name(i),
-                      name(first_)));
+    if (op(first_).op != Op::kMatmul) {
+      check_prologue(i);
+      return;
+    }
     if (i == first_) return;
     const Value& between = value(op(i).inputs[0]);
     const std::int64_t bytes = chain_tile_rows(between.shape[0]) * between.shape[1] *
@@ -132,9 +132,21 @@ class Legality {
                       human_bytes(static_cast<std::uint64_t>(limits_.shared_bytes))));
   }
 
+  /// Of few rows a norm is computed again by every block of the product behind it.
+  void check_prologue(OperatorId i) {
+    const std::int64_t rows = value(out(i)).shape[0];
+    if (i == first_ + 1 && is_norm(first_) && matmuls_ == 1 && rows <= limits_.prologue_rows)
+      return;
+    add(ReasonCode::kMatmulNotFirst, i, kNoId,
+        fmt::format("{} is a product behind {}: templates fuse what comes after it, and before one "
+                    "product a norm of at most {} rows, here {}",
+                    name(i), name(first_), limits_.prologue_rows, rows));
+  }
+
   void check_norm(OperatorId i) {
     const std::int64_t columns = value(out(i)).shape[1];
-    const std::int64_t limit = matmuls_ > 0 ? limits_.gemm_row_columns : limits_.row_columns;
+    const std::int64_t limit =
+        matmuls_ == 0 || i == first_ ? limits_.row_columns : limits_.gemm_row_columns;
     if (columns > limit)
       add(ReasonCode::kRowTooWide, i, out(i),
           fmt::format("{} needs whole rows of {} columns, {} fit {}", name(i), columns, limit,

@@ -79,6 +79,7 @@ Family family_of(const Graph& graph, OperatorId first, OperatorId last) {
     default:
       break;
   }
+  if (matmuls > 0 && graph.op(first).op != Op::kMatmul) return Family::kNormGemm;
   if (matmuls > 0) return matmuls == 1 ? Family::kGemm : Family::kGemmChain;
   return norm ? Family::kRow : Family::kElementwise;
 }
@@ -124,6 +125,10 @@ class ValueNumbers {
 
 }  // namespace
 
+bool first_is_step(Family family) {
+  return family == Family::kRow || family == Family::kElementwise || family == Family::kNormGemm;
+}
+
 std::string_view to_string(Family family) {
   switch (family) {
     case Family::kGemm:
@@ -140,6 +145,8 @@ std::string_view to_string(Family family) {
       return "gemm_chain";
     case Family::kPool:
       return "pool";
+    case Family::kNormGemm:
+      return "norm_gemm";
   }
   throw_error(ErrorCode::kInternal, "family {} has no name", static_cast<int>(family));
 }
@@ -197,10 +204,9 @@ Segment make_segment(const Graph& graph, OperatorId first, OperatorId last, cons
   segment.first = first;
   segment.last = last;
   segment.family = family_of(graph, first, last);
-  const bool headed = segment.family != Family::kRow && segment.family != Family::kElementwise;
   const auto inside = [&](ValueId id) { return graph.value(id).producer >= first; };
   for (const ValueId id : graph.op(first).inputs) add_once(segment.inputs, id);
-  for (OperatorId i = headed ? first + 1 : first; i <= last; ++i) {
+  for (OperatorId i = first_is_step(segment.family) ? first : first + 1; i <= last; ++i) {
     const Operator& op = graph.op(i);
     if (op.op == Op::kReshape) continue;
     // The running value is the input that the operator before made, or a view of it.

@@ -25,10 +25,13 @@ enum class Family : std::uint8_t {
   kElementwise,  ///< steps that need no neighbour; none: a copy under another shape
   kGemmChain,    ///< two matrix products: the second is the step kMatmul
   kPool,         ///< alone
+  kNormGemm,     ///< a norm of few rows, then a product as the step kMatmul, then steps
 };
+/// Whether the first operator is a step, as all others are, or what the template is named after.
+bool first_is_step(Family family);
 
-/// What is done to the running value, in float32, one step per operator after the first (of a
-/// segment without product, embedding, attention or pooling: one per operator).
+/// What is done to the running value, in float32, one step per operator after the first, and for
+/// the first as well where first_is_step().
 enum class Step : std::uint8_t {
   kBias,  ///< + operand[column]
   kRelu,
@@ -44,7 +47,7 @@ enum class Step : std::uint8_t {
   kRope,           ///< operand: positions, operand2: frequencies; heads: the operator's attributes
   kHeadStore,      ///< the store's address: [row, head, d] goes to [head, row, d]
   kCacheStore,     ///< the same: keys and values of a row go to a cache's; operand: slots, 2: cache
-  kMatmul,         ///< operand: the second product's weight
+  kMatmul,         ///< operand: the weight; reads elements, as a first product does
 };
 
 struct EpilogueStep {
@@ -86,7 +89,7 @@ enum class ReasonCode : std::uint8_t {
   kOverlap,         ///< the result overwrites what the segment still reads
   kBroadcast,       ///< an operand is neither a full matrix, a row vector nor a row scale
   kTooManyMatmuls,  ///< more than two compute-intensive operators
-  kMatmulNotFirst,  ///< operators before the product: templates fuse behind it
+  kMatmulNotFirst,  ///< operators before the product, other than a norm of few rows
   kRowTooWide,      ///< a norm's row does not fit the block or cluster that owns it
   kSharedMemory,    ///< a chain's tile between the products does not fit
   kRegisters,       ///< more operands than the epilogue has registers for
@@ -111,6 +114,7 @@ struct Limits {
   std::int64_t gemm_row_columns = 1024;  ///< of a norm behind a product: a cluster of 8 x 128
   std::int64_t shared_bytes = 232448;    ///< a block's shared memory
   int epilogue_operands = 4;             ///< matrices and vectors the steps read
+  std::int64_t prologue_rows = 64;       ///< of a norm in front of a product
 };
 
 /// Empty: operators first..last (both included) may run as one. One operator alone always may.

@@ -5,45 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <random>
 #include <set>
 
-#include "emulated/machine.h"
-#include "stof/dtype.h"
-
-namespace stof {
-template <class D>
-class Sm80Epilogue;
-/// As src/codegen/gemm.cc would emit them, by the configuration's flags.
-struct Steps {
-  template <class D, int kCount>
-  static void apply(Sm80Epilogue<D>& epilogue, float (&values)[kCount]);
-};
-}  // namespace stof
-
+#include "cuda/emulated_gemm.h"
 #include "gemm/sm80/kernel.cuh"
 
 namespace stof {
-
-template <class D, int kCount>
-void Steps::apply(Sm80Epilogue<D>& epilogue, float (&values)[kCount]) {
-  if constexpr (D::kRowScale) epilogue.scale_rows(values);
-  if constexpr (D::kBias) epilogue.add_bias(values);
-  if constexpr (D::kGate) {
-    float gated[kCount / 2];
-    epilogue.gate(values, gated, [](float x) { return silu(x); });
-    if constexpr (D::kResidual) epilogue.add_residual(gated);
-    if constexpr (D::kStatistics) epilogue.count(gated);
-    epilogue.store(gated);
-  } else {
-    if constexpr (D::kBias) epilogue.activate(values, [](float x) { return gelu_erf(x); });
-    if constexpr (D::kResidual) epilogue.add_residual(values);
-    if constexpr (D::kStatistics) epilogue.count(values);
-    epilogue.store(values);
-  }
-}
-
 extern unsigned char shared[96 * 1024];  // of sm80_emulated_test.cc
 
 }  // namespace stof
@@ -82,24 +49,6 @@ struct Emulated {
   }
 };
 
-/// Rows of bfloat16 with 8 elements of NaN behind each.
-struct Matrix {
-  std::int64_t rows, columns, stride;
-  std::vector<BFloat16> values;
-
-  Matrix(std::int64_t r, std::int64_t c, float size, std::mt19937& random)
-      : rows(r), columns(c), stride(c + 8), values(static_cast<std::size_t>(r * stride)) {
-    std::normal_distribution<float> normal(0, size);
-    for (std::int64_t row = 0; row < rows; ++row)
-      for (std::int64_t i = 0; i < stride; ++i)
-        values[static_cast<std::size_t>(row * stride + i)] =
-            BFloat16(i < columns && size > 0 ? normal(random) : std::nanf(""));
-  }
-  double at(std::int64_t row, std::int64_t column) const {
-    return static_cast<float>(values[static_cast<std::size_t>(row * stride + column)]);
-  }
-};
-
 template <class Config>
 void check(std::int64_t rows, std::int64_t in, std::int64_t out, CopiesLand copies) {
   using D = Sm80GemmSizes<Config>;
@@ -110,14 +59,11 @@ void check(std::int64_t rows, std::int64_t in, std::int64_t out, CopiesLand copi
   const std::int64_t columns = D::kGate ? out / 2 : out;
   const Matrix x(rows, in, 1, random), residual(rows, columns, 1, random);
   Matrix w(out, in, 1 / std::sqrt(static_cast<float>(in)), random);
-  std::vector<BFloat16> dense;  // W has no gaps
-  for (std::int64_t row = 0; row < out; ++row)
-    for (std::int64_t k = 0; k < in; ++k)
-      dense.push_back(w.values[static_cast<std::size_t>(row * w.stride + k)]);
+  const std::vector<BFloat16> dense = w.dense();  // W has no gaps
   Matrix y(rows, columns, 0, random);
   const Matrix bias(1, out, 1, random);
-  std::vector<float> wide_bias, scale;
-  for (std::int64_t i = 0; i < out; ++i) wide_bias.push_back(static_cast<float>(bias.at(0, i)));
+  const std::vector<float> wide_bias = bias.floats(0);
+  std::vector<float> scale;
   for (std::int64_t i = 0; i < rows; ++i) scale.push_back(1 + 0.1f * static_cast<float>(i % 7));
 
   Sm80GemmParams params{};

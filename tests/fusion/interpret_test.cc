@@ -102,7 +102,7 @@ TEST(Interpreter, RoundsOnlyAtTheEndsOfSegments) {
 }
 
 TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
-  int fused_segments = 0, gates = 0, sums = 0, caches = 0, chains = 0;
+  int fused_segments = 0, gates = 0, sums = 0, caches = 0, chains = 0, prologues = 0;
   for (unsigned seed = 1; seed <= 150; ++seed) {
     const RandomGraph random(seed);
     const GraphResults whole = interpret_graph(random.graph(), random.operands());
@@ -118,6 +118,7 @@ TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
         }
         sums += segment.outputs.size() > 1;
         chains += segment.family == Family::kGemmChain;
+        prologues += segment.family == Family::kNormGemm;
       }
       for (const auto& [id, tensor] : fused)
         ASSERT_TRUE(cpu::close_to(doubles(tensor), doubles(whole.at(id)), {1e-4, 2e-3}))
@@ -133,6 +134,7 @@ TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
   EXPECT_GT(sums, 10);
   EXPECT_GT(caches, 10);
   EXPECT_GT(chains, 10);
+  EXPECT_GT(prologues, 10);
 }
 
 TEST(Interpreter, KeepsLargeHalfPrecisionRowsFinite) {

@@ -232,8 +232,32 @@ TEST(Legality, TooManyMatmuls) {
 TEST(Legality, MatmulNotFirst) {
   Parts p;
   const ValueId n = p.layer_norm("n", p.x, p.vector, p.vector, 1e-5);
-  const auto reasons = p.reasons(p.matmul("m", n, p.weight1), 0, 1);
+  Limits limits;
+  limits.prologue_rows = kRows - 1;
+  const auto reasons = p.reasons(p.matmul("m", n, p.weight1), 0, 1, limits);
   EXPECT_THAT(codes(reasons), ElementsAre(kMatmulNotFirst));
+  EXPECT_THAT(reasons[0].text, HasSubstr("a norm of at most 5 rows, here 6"));
+  Parts other;
+  const ValueId a = other.activation("a", other.x, graph::Activation::kSilu);
+  EXPECT_THAT(codes(other.reasons(other.matmul("m", a, other.weight1), 0, 1)),
+              ElementsAre(kMatmulNotFirst));
+}
+
+TEST(Legality, LetsANormOfFewRowsGoBeforeOneProduct) {
+  Parts p;
+  const ValueId n = p.rms_norm("n", p.x, p.vector, 1e-5);
+  const ValueId m = p.matmul("m", n, p.weight1);
+  const ValueId b = p.bias("b", m, p.vector);
+  const ValueId second = p.matmul("second", b, p.weight2);
+  EXPECT_THAT(codes(p.reasons(second, 0, 3)), Each(kMatmulNotFirst));
+  EXPECT_THAT(legality(*p.built, 0, 2), IsEmpty());
+  const Segment segment = make_segment(*p.built, 0, 2);
+  EXPECT_EQ(describe(*p.built, segment), "norm_gemm \"n\": rms_norm, matmul, bias");
+  EXPECT_THAT(segment.inputs, ElementsAre(p.x, p.vector, p.weight1));
+  EXPECT_EQ(segment.steps[1].operand, p.weight1);
+  Limits limits;
+  limits.row_columns = kWidth - 1;
+  EXPECT_THAT(codes(legality(*p.built, 0, 1, limits)), ElementsAre(kRowTooWide));
 }
 
 TEST(Legality, RowTooWide) {

@@ -50,6 +50,8 @@ void fill_bytes(const cuda::DeviceBuffer& buffer) {
   driver.check(driver.cuStreamSynchronize(nullptr), "poisoning");
 }
 
+constexpr double kEpsilon = 1e-5;
+
 double activation(GemmStep step, double x) {
   switch (step) {
     case GemmStep::kRelu:
@@ -125,8 +127,9 @@ void DeviceFloats::upload(const char* name) {
 }
 
 GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64_t out,
-                   std::int64_t gap, std::uint64_t seed)
+                   std::int64_t gap, std::uint64_t seed, codegen::RowPrologue prologue)
     : element_(element),
+      prologue_(prologue),
       rows_(rows),
       in_(in),
       out_(out),
@@ -138,7 +141,8 @@ GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64
       narrow_residual_(element, rows, out / 2, out / 2 + gap, "residual"),
       bias16_(element, 1, out, out, "bias"),
       gamma16_(element, 1, out, out, "gamma"),
-      beta16_(element, 1, out, out, "beta") {
+      beta16_(element, 1, out, out, "beta"),
+      norm16_(element, 2, in, in, "norm") {
   Draw draw(seed);
   x_.fill(draw, 1);
   weight_.fill(draw, 1 / std::sqrt(static_cast<float>(in)));
@@ -149,6 +153,9 @@ GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64
     for (std::int64_t i = 0; i < out; ++i) vector->values.push_back(draw.normal());
     vector->upload("vector");
   }
+  norm16_.fill(draw, 1);
+  for (std::int64_t i = 0; i < 2 * in; ++i) norm_.values.push_back(norm16_.at(i / in, i % in));
+  norm_.upload("norm");
   for (std::int64_t i = 0; i < rows; ++i) scale_.values.push_back(1 + 0.3f * draw.normal());
   scale_.upload("row_scale");
   for (int i = 0; i < 64; ++i)
@@ -170,10 +177,7 @@ GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64
   std::vector<float> w(static_cast<std::size_t>(in));
   sums_.assign(sampled_.size(), std::vector<double>(static_cast<std::size_t>(out)));
   std::vector<std::vector<float>> xs;
-  for (const std::int64_t row : sampled_) {
-    auto& x = xs.emplace_back();
-    for (std::int64_t k = 0; k < in; ++k) x.push_back(x_.at(row, k));
-  }
+  for (const std::int64_t row : sampled_) xs.push_back(multiplied_row(row));
   for (std::int64_t column = 0; column < out; ++column) {
     for (std::int64_t k = 0; k < in; ++k) w[static_cast<std::size_t>(k)] = weight_.at(column, k);
     for (std::size_t i = 0; i < xs.size(); ++i) {
@@ -183,6 +187,26 @@ GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64
       sums_[i][static_cast<std::size_t>(column)] = sum;
     }
   }
+}
+
+std::vector<float> GemmCase::multiplied_row(std::int64_t row) const {
+  std::vector<float> x;
+  for (std::int64_t k = 0; k < in_; ++k) x.push_back(x_.at(row, k));
+  if (prologue_ == codegen::RowPrologue::kNone) return x;
+  const bool center = prologue_ == codegen::RowPrologue::kLayerNorm;
+  double mean = 0, squares = 0;
+  for (const float value : x)
+    mean += center ? static_cast<double>(value) / static_cast<double>(in_) : 0;
+  for (const float value : x) squares += std::pow(static_cast<double>(value) - mean, 2);
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(in_) + kEpsilon);
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const auto column = static_cast<std::int64_t>(k);
+    const double value =
+        (static_cast<double>(x[k]) - mean) * scale * static_cast<double>(norm16_.at(0, column)) +
+        (center ? static_cast<double>(norm16_.at(1, column)) : 0);
+    x[k] = real_of(element_, bits_of(element_, static_cast<float>(value)));
+  }
+  return x;
 }
 
 cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bias) const {
@@ -199,7 +223,7 @@ cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bi
     const std::int64_t heads = out_ / problem.head_dim;
     problem.rotated = (heads - heads / 4) * problem.head_dim;
   }
-  problem.epsilon = 1e-5;
+  problem.epsilon = kEpsilon;
   problem.x_stride = x_.stride();
   problem.y_stride = problem.residual_stride = y_of(problem).stride();
   if (problem.has(GemmStep::kHeadStore)) {
@@ -210,7 +234,8 @@ cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bi
 }
 
 std::string GemmCase::describe() const {
-  return fmt::format("{} M={} N={} K={} gap {}", to_string(element_), rows_, out_, in_,
+  const char* norm = prologue_ == codegen::RowPrologue::kNone ? "" : "norm of ";
+  return fmt::format("{}{} M={} N={} K={} gap {}", norm, to_string(element_), rows_, out_, in_,
                      x_.stride() - in_);
 }
 
@@ -233,6 +258,11 @@ cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p,
   if (p.has_norm()) operands.gamma = floats ? gamma_.buffer.address() : gamma16_.address();
   if (p.has(GemmStep::kLayerNorm))
     operands.beta = floats ? beta_.buffer.address() : beta16_.address();
+  const auto width = static_cast<cuda::CUdeviceptr>(in_);
+  if (prologue_ != codegen::RowPrologue::kNone)
+    operands.gamma = floats ? norm_.buffer.address() : norm16_.address();
+  if (prologue_ == codegen::RowPrologue::kLayerNorm)
+    operands.beta = operands.gamma + width * (floats ? 4 : 2);
   if (p.has(GemmStep::kRowScale)) operands.row_scale = scale_.buffer.address();
   if (p.has(GemmStep::kRope)) {
     operands.positions = device_positions_.address();
@@ -291,7 +321,8 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
   // Half a unit in the last place, and what sums and functions in float32 may be off where values
   // are about 1.
   const double rounding = element_ == DType::kFloat16 ? 0x1p-11 : 0x1p-8;
-  constexpr double kAllowance = 3e-5;
+  // A normalised element may round to the neighbour of what it rounds to in double.
+  const double allowance = prologue_ == codegen::RowPrologue::kNone ? 3e-5 : 5e-4;
   worst_ = 0;
   for (std::size_t i = 0; i < sampled_.size(); ++i) {
     const std::int64_t row = sampled_[i];
@@ -346,8 +377,8 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
       const auto got = static_cast<double>(y.at(y_row, y_column));
       const double size = std::max(1.0, std::abs(values[c]));
       const double beyond = std::abs(got - values[c]) - rounding * std::abs(values[c]);
-      worst_ = std::max(worst_, beyond / (kAllowance * size));
-      if (!(beyond <= kAllowance * size))
+      worst_ = std::max(worst_, beyond / (allowance * size));
+      if (!(beyond <= allowance * size))
         return fmt::format("row {} column {}: expected {:.6f}, got {:.6f}", row, c, values[c], got);
     }
     if (statistics.empty()) continue;
@@ -359,9 +390,9 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
         sum += value, squares += value * value, size += std::abs(value);
       }
       const auto at = static_cast<std::size_t>((row * gemm.statistics_columns + t) * 2);
-      if (!(std::abs(static_cast<double>(statistics[at]) - sum) <= kAllowance * (1 + size)) ||
+      if (!(std::abs(static_cast<double>(statistics[at]) - sum) <= allowance * (1 + size)) ||
           !(std::abs(static_cast<double>(statistics[at + 1]) - squares) <=
-            kAllowance * (1 + 2 * squares)))
+            allowance * (1 + 2 * squares)))
         return fmt::format(
             "statistics of row {}, tile {}: expected {:.5f} and {:.5f}, got {:.5f} and "
             "{:.5f}",
@@ -374,8 +405,8 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
 
 bool GemmCase::inputs_unchanged() const {
   return x_.unchanged() && weight_.unchanged() && wide_residual_.unchanged() &&
-         narrow_residual_.unchanged() && bias16_.unchanged() && gamma16_.unchanged() &&
-         beta16_.unchanged();
+         narrow_residual_.unchanged() && norm16_.unchanged() && bias16_.unchanged() &&
+         gamma16_.unchanged() && beta16_.unchanged();
 }
 
 }  // namespace stof::check

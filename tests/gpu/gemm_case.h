@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cuda/gemm/sm90_gemm.h"
+#include "codegen/gemm_skinny.h"
 #include "gpu/draw.h"
 
 namespace stof::check {
@@ -63,9 +64,9 @@ enum class GemmVector { kBias, kGamma, kBeta };
 
 class GemmCase {
  public:
-  /// `gap`: elements between the rows of x, y and residual.
+  /// `gap`: elements between the rows of x, y and residual. `prologue`: a norm of x in front.
   GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64_t out, std::int64_t gap,
-           std::uint64_t seed);
+           std::uint64_t seed, codegen::RowPrologue prologue = codegen::RowPrologue::kNone);
 
   /// Vectors of type `bias`, or gamma and beta of the other. A rotation is of heads of 128 columns
   /// with a bias where there are such, else of 64; all but about a quarter turn.
@@ -93,11 +94,16 @@ class GemmCase {
   std::string compare(const GemmUnderTest& gemm, const std::vector<float>& statistics);
   const GuardedMatrix& y_of(const cuda::GemmProblem& problem) const;
 
+  /// Row of x as it is multiplied.
+  std::vector<float> multiplied_row(std::int64_t row) const;
+
   DType element_;
+  codegen::RowPrologue prologue_;
   std::int64_t rows_, in_, out_;
   GuardedMatrix x_, weight_, wide_, narrow_, wide_residual_, narrow_residual_;
   GuardedMatrix bias16_, gamma16_, beta16_;
-  DeviceFloats bias_, gamma_, beta_, scale_, frequencies_;
+  GuardedMatrix norm16_;  ///< gamma, beta of the norm in front; norm_ has the same values
+  DeviceFloats bias_, gamma_, beta_, scale_, norm_, frequencies_;
   std::vector<std::int32_t> positions_;
   cuda::DeviceBuffer device_positions_;
   std::vector<std::int64_t> sampled_;      ///< rows

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend/cuda/gemm/sm80_gemm.h"
+#include "backend/cuda/gemm/split_sums.h"
 #include "gpu/compile_ahead.h"
 #include "gpu/gemm_case.h"
 #include "gpu/replay.h"
@@ -191,7 +192,7 @@ int main() {
   try {
     const cuda::Device device = cuda::Device::open();
     gpu = device.facts().name;
-    const cuda::DeviceBuffer workspace(cuda::kSm80WorkspaceBytes, "workspace");
+    const cuda::DeviceBuffer workspace(cuda::kSplitSumsBytes, "workspace");
     check_chain(device, workspace.address());
     check_products(device, workspace.address());
   } catch (const std::exception& error) {

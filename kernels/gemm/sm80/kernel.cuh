@@ -3,6 +3,7 @@
 // asynchronous copies through a ring of stages, mma.sync. README.md beside this has roofline and
 // schedule.
 
+#include "gemm/arrivals.cuh"
 #include "gemm/sm80/epilogue.cuh"
 #include "gemm/sm80/loader.cuh"
 #include "ptx/barrier.cuh"
@@ -79,15 +80,7 @@ __device__ __forceinline__ bool gather_splits(const Sm80GemmParams& params, i32 
       const float* const v = &accumulators[slab][4 * q];
       parts[part * all + (slab * kQuads + q) * D::kThreads] = make_float4(v[0], v[1], v[2], v[3]);
     }
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    *flag = atomicAdd(&params.arrivals[tile], 1u);
-    __threadfence();
-  }
-  __syncthreads();
-  if (*flag != D::kSplits - 1) return false;
-  if (threadIdx.x == 0) params.arrivals[tile] = 0;  // for the next launch
+  if (!is_last_to_arrive(&params.arrivals[tile], D::kSplits, flag)) return false;
 #pragma unroll
   for (int slab = 0; slab < D::kSlabs; ++slab)
 #pragma unroll

@@ -90,7 +90,7 @@ class SegmentRun {
       outputs.push_back(attend(bindings_, first));
       return outputs;
     }
-    const bool headed = segment_.family != Family::kRow && segment_.family != Family::kElementwise;
+    const bool headed = !first_is_step(segment_.family);
     running_ = headed ? run_operator(bindings_, first) : bindings_.load(first.inputs[0]);
     if (headed) store(segment_.first);
     for (const EpilogueStep& step : segment_.steps) {
@@ -134,7 +134,7 @@ class SegmentRun {
             stored_in_cache(running_, operand(step.operand), operand(step.operand2), attributes);
         return;
       case Step::kMatmul: {
-        // A second product reads 16-bit operands, as the first does.
+        // A product inside reads 16-bit operands, as a first one does.
         const DType dtype = graph_.value(step.operand).dtype;
         const Tensor x = rounded(running_, dtype, {running_.rows, running_.columns});
         running_ = multiply_matrices(load_reals(x.view()), operand(step.operand));

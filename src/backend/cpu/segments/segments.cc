@@ -59,6 +59,7 @@ std::vector<Choice> candidates(const Graph& graph, const fusion::Segment& segmen
       if (graph.value(segment.outputs[0]).dtype != DType::kFloat32) return {};
       return {{"attention", {}}};
     case Family::kGemmChain:
+    case Family::kNormGemm:
     case Family::kPool:
       break;
   }

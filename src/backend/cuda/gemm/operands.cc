@@ -18,13 +18,18 @@ void check_operand(const char* name, CUdeviceptr address, bool wanted) {
 }  // namespace
 
 void check_operands(const GemmProblem& p, const GemmOperands& operands) {
+  check_operands(p, operands, p.has_norm(), p.has(GemmStep::kLayerNorm));
+}
+
+void check_operands(const GemmProblem& p, const GemmOperands& operands, bool has_gamma,
+                    bool has_beta) {
   check_operand("x", operands.x, true);
   check_operand("weight", operands.weight, true);
   check_operand("y", operands.y, true);
   check_operand("bias", operands.bias, p.has(GemmStep::kBias));
   check_operand("residual", operands.residual, p.has(GemmStep::kResidual));
-  check_operand("gamma", operands.gamma, p.has_norm());
-  check_operand("beta", operands.beta, p.has(GemmStep::kLayerNorm));
+  check_operand("gamma", operands.gamma, has_gamma);
+  check_operand("beta", operands.beta, has_beta);
   check_operand("row_scale", operands.row_scale, p.has(GemmStep::kRowScale));
   check_operand("positions", operands.positions, p.has(GemmStep::kRope));
   check_operand("frequencies", operands.frequencies, p.has(GemmStep::kRope));

@@ -21,5 +21,8 @@ struct GemmOperands {
 
 /// Throws InvalidArgument naming an operand that is missing, superfluous or misaligned.
 void check_operands(const GemmProblem& problem, const GemmOperands& operands);
+/// The same where gamma and beta are not those of a step.
+void check_operands(const GemmProblem& problem, const GemmOperands& operands, bool has_gamma,
+                    bool has_beta);
 
 }  // namespace stof::cuda

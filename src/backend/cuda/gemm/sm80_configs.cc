@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cuda/attention/configs.h"
+#include "backend/cuda/gemm/machine.h"
+#include "backend/cuda/gemm/split_sums.h"
 #include "core/bits.h"
 #include "core/check.h"
 
@@ -31,35 +32,9 @@ constexpr Shape kShapes[] = {
     {64, 128, 64, 2, 2, 2, 2},  {128, 128, 64, 2, 4, 2},
 };
 
-/// What is known of an architecture's multiprocessor: fused multiply-adds of its tensor cores a
-/// cycle with float32 sums by mma.sync, bytes a cycle from the second-level cache, clock.
-struct Machine {
-  double multiply_adds, bytes, ghz;
-};
-Machine machine_of(const DeviceFacts& facts) {
-  // NVIDIA's whitepapers of GA100, GA102, AD102 (GeForce: half the rate with float32 sums), H100,
-  // of whose rate mma.sync reaches some five eighths.
-  switch (facts.major * 10 + facts.minor) {
-    case 80:
-      return {1024, 45, 1.4};
-    case 90:
-      return {1280, 50, 1.7};
-    case 89:
-      return {256, 16, 2.4};
-    default:
-      return {256, 20, 1.7};
-  }
-}
-
-int shared_per_sm(const DeviceFacts& facts) {
-  return KernelTarget{facts.major * 10 + facts.minor, facts.num_sms}.shared_per_sm();
-}
-
-/// Of every block, besides what it asks for.
-constexpr int kReservedBytes = 1024;
-
 bool fits(const Sm80GemmConfig& config, const DeviceFacts& facts) {
-  return config.blocks_per_sm * (config.shared_bytes() + kReservedBytes) <= shared_per_sm(facts);
+  return config.blocks_per_sm * (config.shared_bytes() + kReservedSharedBytes) <=
+         shared_bytes_per_sm(facts);
 }
 
 /// With as many stages as fit, up to what hides a trip to memory.
@@ -91,8 +66,8 @@ std::string gemm_refusal(const Sm80GemmConfig& config, const GemmProblem& proble
   if (std::string text = config.problem(); !text.empty()) return text;
   if (!fits(config, facts))
     return fmt::format("shared memory: {} blocks of {} bytes are more than the GPU's {}",
-                       config.blocks_per_sm, config.shared_bytes() + kReservedBytes,
-                       shared_per_sm(facts));
+                       config.blocks_per_sm, config.shared_bytes() + kReservedSharedBytes,
+                       shared_bytes_per_sm(facts));
   const std::int64_t k_blocks = ceil_div(problem.in, config.tile_k);
   if (k_blocks < config.splits)
     return fmt::format("splits: {} blocks share {} blocks of K", config.splits, k_blocks);
@@ -101,9 +76,8 @@ std::string gemm_refusal(const Sm80GemmConfig& config, const GemmProblem& proble
   constexpr std::int64_t kMostBlocks = std::int64_t{1} << 30;
   if (tiles * config.splits > kMostBlocks)
     return fmt::format("{} tiles are more than {}", tiles, kMostBlocks / config.splits);
-  if (tiles * config.partial_bytes() > kSm80WorkspaceBytes)
-    return fmt::format("splits: parts of {} tiles take more than {} bytes", tiles,
-                       kSm80WorkspaceBytes);
+  if (tiles * config.partial_bytes() > kSplitSumsBytes)
+    return fmt::format("splits: parts of {} tiles take more than {} bytes", tiles, kSplitSumsBytes);
   return "";
 }
 
@@ -119,7 +93,7 @@ std::vector<Sm80GemmConfig> registered_sm80_gemm_configs(const GemmProblem& prob
 
 double predict_gemm_us(const GemmProblem& problem, const Sm80GemmConfig& config,
                        const DeviceFacts& facts) {
-  const Machine machine = machine_of(facts);
+  const MachineRates machine = machine_rates(facts);
   constexpr double kReached = 0.85, kLatency = 700, kStart = 2500, kSharedBytes = 128;
   const double m = config.tile_m, n = config.tile_n, k = config.tile_k;
   const double warp_m = m / config.warps_m, warp_n = n / config.warps_n;
@@ -131,7 +105,7 @@ double predict_gemm_us(const GemmProblem& problem, const Sm80GemmConfig& config,
   // A block of K: products, matrices out of shared memory and copies into it, and what arrives.
   const double tensor = m * n * k / machine.multiply_adds / kReached;
   const double shared = 2 * k * (warps * (warp_m + warp_n) + m + n) / kSharedBytes;
-  const double feed = 2 * k * (m + n) / machine.bytes;
+  const double feed = 2 * k * (m + n) / machine.cache_bytes;
   // Four warps have a tensor core each and wait for their own fragments.
   const double alone = tensor * (warps * together < 8 ? 1.25 : 1) * std::max(1.0, 4 / warps);
   const double block = std::max({std::max(alone, tensor * together), shared * together,
@@ -145,7 +119,7 @@ double predict_gemm_us(const GemmProblem& problem, const Sm80GemmConfig& config,
   }
   double store = column * m * n / 32 / 4 + kLatency * (problem.has(GemmStep::kResidual) ? 2 : 1);
   // Parts go to the second-level cache and come back.
-  if (config.splits > 1) store += 3 * kLatency + 8 * m * n / machine.bytes;
+  if (config.splits > 1) store += 3 * kLatency + 8 * m * n / machine.cache_bytes;
   const double waves = std::ceil(tiles / (facts.num_sms * together));
   // Blocks that run together hide each other's beginnings and ends but for the last.
   const double shown = waves > 1 && together > 1 ? 0.5 : 1.0;

@@ -15,9 +15,6 @@ namespace stof::cuda {
 
 inline constexpr const char* kSm80GemmFamily = "gemm_sm80";
 
-/// Memory for the parts of sums that several blocks share.
-inline constexpr std::int64_t kSm80WorkspaceBytes = std::int64_t{16} << 20;
-
 struct Sm80GemmCandidate {
   codegen::Sm80GemmConfig config;
   double predicted_us = 0;  ///< good for an order, not for a promise

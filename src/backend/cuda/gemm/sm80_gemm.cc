@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/gemm/split_sums.h"
 #include "backend/cuda/kernel_cache.h"
 #include "core/bits.h"
 #include "core/check.h"
@@ -46,22 +47,12 @@ std::int64_t Sm80Gemm::statistics_columns() const { return tiles_n_ * config_.wa
 Sm80GemmCall Sm80Gemm::bind(const GemmOperands& operands, CUdeviceptr workspace) const {
   const GemmProblem& p = problem_;
   check_operands(p, operands);
-  STOF_CHECK(workspace_bytes() == 0 || (workspace != 0 && workspace % 16 == 0), kInvalidArgument,
-             "workspace: expected {} bytes of device memory at an address divisible by 16",
-             workspace_bytes());
+  check_workspace(workspace, workspace_bytes());
   Sm80GemmCall call;
   call.kernel_ = kernel_;
   call.threads_ = static_cast<unsigned>(config_.threads());
   call.blocks_ = static_cast<unsigned>(tiles_m_ * tiles_n_ * config_.splits);
-  if (config_.splits > 1) {
-    auto arrivals = std::make_shared<DeviceBuffer>(
-        static_cast<std::size_t>(tiles_m_ * tiles_n_ * 4), "counters of a product's split sums");
-    const Driver& driver = Driver::instance();
-    driver.check(driver.cuMemsetD8Async(arrivals->address(), 0, arrivals->bytes(), nullptr),
-                 "clearing counters");
-    driver.check(driver.cuStreamSynchronize(nullptr), "clearing counters");
-    call.arrivals_ = std::move(arrivals);
-  }
+  call.arrivals_ = make_arrivals(config_.splits > 1 ? tiles_m_ * tiles_n_ : 0);
   const auto stride = [](std::int64_t given, std::int64_t width) { return given ? given : width; };
   const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   call.params_ = {operands.x,

@@ -39,7 +39,7 @@ struct RunnerFamily {
                               const Device&) = nullptr;
 };
 
-extern const RunnerFamily kSm90GemmRunners, kSm80GemmRunners, kCublasLtRunners, kRowRunners,
-    kAttentionRunners;
+extern const RunnerFamily kSm90GemmRunners, kSm80GemmRunners, kSkinnyGemmRunners, kCublasLtRunners,
+    kRowRunners, kAttentionRunners;
 
 }  // namespace stof::cuda

@@ -15,11 +15,13 @@ bool is_weight(const Graph& graph, ValueId id) {
   return graph.value(id).kind == graph::ValueKind::kWeight;
 }
 
-}  // namespace
-
-std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
-  if (segment.family != fusion::Family::kGemm || segment.outputs.size() != 1) return std::nullopt;
-  Product product{{}, segment.inputs[0], segment.inputs[1], segment.outputs[0]};
+/// Of the steps from number `first` on, a product with `weight` before them, and the norm in front
+/// where there is one.
+std::optional<Product> product_from(const Graph& graph, const Segment& segment, ValueId weight_id,
+                                    std::size_t first, const fusion::EpilogueStep* norm) {
+  if (segment.outputs.size() != 1) return std::nullopt;
+  Product product{
+      {}, codegen::RowPrologue::kNone, segment.inputs[0], weight_id, segment.outputs[0]};
   const graph::Value &x = graph.value(product.x), &weight = graph.value(product.weight),
                      &y = graph.value(product.y);
   // Weight and bias are read before the kernel before has ended: it must not write them.
@@ -48,22 +50,31 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
     *dtype = graph.value(id).dtype;
     return *dtype == x.dtype || *dtype == DType::kFloat32;
   };
-  for (const fusion::EpilogueStep& step : segment.steps) switch (step.step) {
+  const auto take_norm = [&](const fusion::EpilogueStep& step) {
+    problem.epsilon = step.epsilon;
+    DType beta = DType::kFloat32;
+    return take_vector(step.operand, &product.gamma, &problem.gamma) &&
+           (step.step == Step::kRmsNorm ||
+            (take_vector(step.operand2, &product.beta, &beta) && beta == problem.gamma));
+  };
+  if (norm != nullptr) {
+    if (!take_norm(*norm)) return std::nullopt;
+    product.prologue = norm->step == Step::kLayerNorm ? codegen::RowPrologue::kLayerNorm
+                                                      : codegen::RowPrologue::kRmsNorm;
+  }
+  for (std::size_t i = first; i < segment.steps.size(); ++i) {
+    const fusion::EpilogueStep& step = segment.steps[i];
+    switch (step.step) {
       case Step::kBias:
         if (!take_vector(step.operand, &product.bias, &problem.bias)) return std::nullopt;
         problem.steps.push_back(GemmStep::kBias);
         break;
       case Step::kLayerNorm:
-      case Step::kRmsNorm: {
-        const bool layer = step.step == Step::kLayerNorm;
-        DType beta = DType::kFloat32;
-        if (!take_vector(step.operand, &product.gamma, &problem.gamma) ||
-            (layer && (!take_vector(step.operand2, &product.beta, &beta) || beta != problem.gamma)))
-          return std::nullopt;
-        problem.steps.push_back(layer ? GemmStep::kLayerNorm : GemmStep::kRmsNorm);
-        problem.epsilon = step.epsilon;
+      case Step::kRmsNorm:
+        if (!take_norm(step)) return std::nullopt;
+        problem.steps.push_back(step.step == Step::kLayerNorm ? GemmStep::kLayerNorm
+                                                              : GemmStep::kRmsNorm);
         break;
-      }
       case Step::kRope: {
         const graph::Attributes& a = graph.op(step.op).attributes;
         // Positions are read before the kernel before has ended: none of them may make them.
@@ -113,10 +124,23 @@ std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
       default:
         return std::nullopt;
     }
+  }
   if ((segment.gate_view != kNoId) != problem.has(GemmStep::kGate) ||
       !problem.unsupported().empty())
     return std::nullopt;
   return product;
+}
+
+}  // namespace
+
+std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
+  if (segment.family != fusion::Family::kGemm) return std::nullopt;
+  return product_from(graph, segment, segment.inputs[1], 0, nullptr);
+}
+
+std::optional<Product> normed_product_of(const Graph& graph, const Segment& segment) {
+  if (segment.family != fusion::Family::kNormGemm) return product_of(graph, segment);
+  return product_from(graph, segment, segment.steps[1].operand, 2, &segment.steps[0]);
 }
 
 Product expect_product(const Graph& graph, const Segment& segment, const fusion::Choice& choice) {

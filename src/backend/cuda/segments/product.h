@@ -5,11 +5,13 @@
 
 #include "backend/cuda/gemm/operands.h"
 #include "backend/cuda/segments/operands.h"
+#include "codegen/gemm_skinny.h"
 
 namespace stof::cuda {
 
 struct Product {
   GemmProblem problem;
+  codegen::RowPrologue prologue = codegen::RowPrologue::kNone;
   graph::ValueId x, weight, y;
   graph::ValueId bias = graph::kNoId, residual = graph::kNoId, gamma = graph::kNoId,
                  beta = graph::kNoId, positions = graph::kNoId, frequencies = graph::kNoId;
@@ -17,6 +19,8 @@ struct Product {
 
 /// None where the kernels have no such step or operand.
 std::optional<Product> product_of(const graph::Graph& graph, const fusion::Segment& segment);
+/// The same, or with a norm in front, whose gamma and beta are then the product's.
+std::optional<Product> normed_product_of(const graph::Graph& graph, const fusion::Segment& segment);
 
 /// The same for who was given the choice. Throws Unsupported naming segment and choice.
 Product expect_product(const graph::Graph& graph, const fusion::Segment& segment,

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "backend/cuda/cublaslt.h"
+#include "backend/cuda/gemm/skinny_configs.h"
 #include "backend/cuda/gemm/sm80_configs.h"
+#include "backend/cuda/gemm/split_sums.h"
 #include "backend/cuda/segments/operands.h"
 #include "core/check.h"
 
@@ -19,8 +21,9 @@ namespace {
 // Of those that can run a segment, the first gives what is used untuned. Our products start while
 // the kernel before them ends, and know more steps than the library. Those by mma.sync run what it
 // does not: where both can, measuring decides.
-const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners, &kSm80GemmRunners,
-                                         &kRowRunners, &kAttentionRunners};
+const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners,
+                                         &kSm80GemmRunners, &kSkinnyGemmRunners,
+                                         &kRowRunners,      &kAttentionRunners};
 
 const RunnerFamily& family_of(const Graph& graph, const fusion::Segment& segment,
                               const Choice& choice) {
@@ -70,8 +73,8 @@ std::vector<Choice> candidates(const Graph& graph, const fusion::Segment& segmen
 
 std::size_t workspace_bytes(const Choice& choice) {
   if (choice.family == kCublasLtRunners.name) return GemmPlanner::kWorkspaceBytes;
-  if (choice.family == kSm80GemmFamily && choice.at("splits") > 1)
-    return static_cast<std::size_t>(kSm80WorkspaceBytes);
+  const bool own = choice.family == kSm80GemmFamily || choice.family == kSkinnyGemmFamily;
+  if (own && choice.at("splits") > 1) return static_cast<std::size_t>(kSplitSumsBytes);
   return 0;
 }
 

@@ -45,6 +45,7 @@ class SegmentRunner {
 ///   cublaslt   a product with what the library does behind it; the algorithm by its numbers
 ///   gemm_sm90  a product with its steps in one kernel of ours, on Hopper
 ///   gemm_sm80  the same by mma.sync, from compute capability 8.0 on
+///   gemm_skinny  a product of at most 64 rows, a norm of them in front
 ///   row        steps over whole rows; vector, warps, rows: see codegen::RowProgramConfig
 ///   attention  by the kernel that the model of the mask's tiles picks for the batch; over caches
 ///   by

@@ -1,0 +1,83 @@
+#include "backend/cuda/gemm/skinny_gemm.h"
+
+#include <algorithm>
+
+#include "backend/cuda/gemm/split_sums.h"
+#include "backend/cuda/kernel_cache.h"
+#include "core/bits.h"
+#include "core/check.h"
+
+namespace stof::cuda {
+namespace {
+
+using codegen::RowPrologue;
+using codegen::SkinnyGemmConfig;
+
+const Kernel& kernel_of(const SkinnyProblem& problem, const SkinnyGemmConfig& config,
+                        const Device& device) {
+  const GemmProblem& product = problem.product;
+  STOF_CHECK(config.element == product.element && config.steps == product.steps &&
+                 config.bias == product.bias && config.gamma == product.gamma &&
+                 config.prologue == problem.prologue && config.in == product.in,
+             kInvalidArgument, "{}: configuration {} is for other sizes, steps or element types",
+             problem.describe(), config.name());
+  const std::string refused = gemm_refusal(config, problem, device.facts());
+  STOF_CHECK(refused.empty(), kUnsupported, "{}: {}: {}", problem.describe(), config.name(),
+             refused);
+  const bool early_start = device.facts().major >= 9;
+  return loaded_kernel(
+      {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), early_start}, device);
+}
+
+}  // namespace
+
+SkinnyGemm::SkinnyGemm(const SkinnyProblem& problem, const SkinnyGemmConfig& config,
+                       const Device& device)
+    : problem_(problem),
+      config_(config),
+      tiles_(ceil_div(problem.product.out, config.tile_n())),
+      kernel_(&kernel_of(problem, config, device)),
+      slots_(static_cast<std::int64_t>(device.facts().num_sms) * config.blocks_per_sm) {}
+
+std::size_t SkinnyGemm::workspace_bytes() const {
+  return static_cast<std::size_t>(tiles_ * config_.partial_bytes());
+}
+
+SkinnyGemmCall SkinnyGemm::bind(const GemmOperands& operands, CUdeviceptr workspace) const {
+  const GemmProblem& p = problem_.product;
+  check_operands(p, operands, problem_.prologue != RowPrologue::kNone,
+                 problem_.prologue == RowPrologue::kLayerNorm);
+  check_workspace(workspace, workspace_bytes());
+  SkinnyGemmCall call;
+  call.kernel_ = kernel_;
+  call.threads_ = static_cast<unsigned>(config_.threads());
+  // Blocks that share a tile's sum are neighbours; every block keeps its part of K.
+  const std::int64_t shares = std::max<std::int64_t>(1, slots_ / config_.splits);
+  call.blocks_ = static_cast<unsigned>(std::min(tiles_, shares) * config_.splits);
+  call.arrivals_ = make_arrivals(config_.splits > 1 ? tiles_ : 0);
+  const auto stride = [](std::int64_t given, std::int64_t width) { return given ? given : width; };
+  call.params_ = {operands.x,
+                  operands.weight,
+                  operands.y,
+                  operands.residual,
+                  operands.bias,
+                  operands.gamma,
+                  operands.beta,
+                  config_.splits > 1 ? workspace : 0,
+                  call.arrivals_ ? call.arrivals_->address() : 0,
+                  stride(p.x_stride, p.in),
+                  stride(p.y_stride, p.y_columns()),
+                  stride(p.residual_stride, p.y_columns()),
+                  static_cast<std::int32_t>(p.rows),
+                  static_cast<std::int32_t>(p.out),
+                  static_cast<std::int32_t>(tiles_),
+                  static_cast<float>(p.epsilon)};
+  return call;
+}
+
+void SkinnyGemmCall::launch(CUstream stream, bool after_all) const {
+  void* arguments[] = {const_cast<Params*>(&params_)};
+  kernel_->launch(blocks_, threads_, stream, arguments, after_all);
+}
+
+}  // namespace stof::cuda

@@ -1,0 +1,187 @@
+// Checks the products of few rows on a GPU: every candidate, steps, norms in front, sizes that end
+// inside tiles and chunks, split sums, chains of dependent products that start early.
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/gemm/skinny_gemm.h"
+#include "backend/cuda/gemm/split_sums.h"
+#include "gpu/compile_ahead.h"
+#include "gpu/gemm_case.h"
+#include "gpu/replay.h"
+#include "stof/error.h"
+
+namespace {
+
+using namespace stof;
+using codegen::RowPrologue;
+using cuda::SkinnyGemm;
+using cuda::SkinnyProblem;
+using Step = codegen::GemmStep;
+using Steps = std::vector<Step>;
+
+int passed = 0, failed = 0;
+
+void report(const std::string& what, const std::string& wrong) {
+  (wrong.empty() ? passed : failed)++;
+  if (wrong.empty()) return;
+  std::printf("BAD %s: %s\n", what.c_str(), wrong.c_str());
+  std::fflush(stdout);
+}
+
+const std::vector<Steps> kSteps = {
+    {},
+    {Step::kBias, Step::kGeluErf},
+    {Step::kBias, Step::kRelu, Step::kResidual},
+    {Step::kSilu, Step::kGate},
+    {Step::kBias, Step::kGeluTanh, Step::kGate, Step::kResidual},
+};
+
+struct Size {
+  std::int64_t rows, in, out, gap;
+};
+constexpr Size kSizes[] = {{1, 64, 64, 0},    {3, 200, 96, 24},   {8, 3072, 768, 0},
+                           {8, 768, 3088, 8}, {16, 1096, 304, 8}, {29, 768, 2304, 0},
+                           {64, 768, 784, 8}, {1, 4096, 6144, 0}, {64, 200, 48, 40}};
+
+DType bias_of(DType element, const Steps& steps) {
+  return steps.size() % 2 == 1 ? DType::kFloat32 : element;
+}
+
+template <class Visit>
+void for_each_case(const Visit& visit) {
+  for (const Size& size : kSizes)
+    for (const DType element : {DType::kBFloat16, DType::kFloat16})
+      for (const RowPrologue prologue :
+           {RowPrologue::kNone, RowPrologue::kLayerNorm, RowPrologue::kRmsNorm}) {
+        // float16 differs in a conversion and one instruction.
+        if (element == DType::kFloat16 && (size.gap == 0 || prologue == RowPrologue::kRmsNorm))
+          continue;
+        visit(size, element, prologue);
+      }
+}
+
+void check_products(const cuda::Device& device, cuda::CUdeviceptr workspace) {
+  std::map<std::string, std::string> sources;
+  for_each_case([&](const Size& size, DType element, RowPrologue prologue) {
+    for (const Steps& steps : kSteps) {
+      SkinnyProblem problem{{}, prologue};
+      problem.product.element = element;
+      problem.product.rows = size.rows, problem.product.in = size.in,
+      problem.product.out = size.out;
+      problem.product.steps = steps;
+      problem.product.bias = bias_of(element, steps);
+      problem.product.gamma = problem.product.bias == element ? DType::kFloat32 : element;
+      for (const auto& candidate : skinny_gemm_candidates(problem, device.facts()))
+        sources[candidate.config.name()] = emit_gemm(candidate.config);
+    }
+  });
+  check::compile_ahead(sources, device.facts().target());
+  std::uint64_t seed = 1;
+  for_each_case([&](const Size& size, DType element, RowPrologue prologue) {
+    check::GemmCase data(element, size.rows, size.in, size.out, size.gap, ++seed, prologue);
+    const int before = failed;
+    int count = 0;
+    double worst = 0;
+    for (const Steps& steps : kSteps) {
+      const SkinnyProblem problem{data.problem(steps, bias_of(element, steps)), prologue};
+      const auto candidates = skinny_gemm_candidates(problem, device.facts());
+      if (candidates.empty()) report(problem.describe(), "no configuration is feasible");
+      for (const auto& candidate : candidates) {
+        const std::string what = fmt::format("{} {}", data.describe(), candidate.config.name());
+        try {
+          const SkinnyGemm gemm(problem, candidate.config, device);
+          report(what, data.check({problem.product, 0, 0, [&](const cuda::GemmOperands& operands) {
+                                     return [call = gemm.bind(operands, workspace)] {
+                                       call.launch(nullptr);
+                                     };
+                                   }}));
+        } catch (const Error& error) {  // the GPU is lost to this process
+          throw Error(error.code(), fmt::format("{}: {}", what, error.what()));
+        }
+        worst = std::max(worst, data.worst());
+        ++count;
+      }
+    }
+    report(data.describe(), data.inputs_unchanged() ? "" : "an input has changed");
+    std::printf("%s %s: %d products, error beyond rounding at most %.2f of what is allowed\n",
+                failed == before ? "ok " : "BAD", data.describe().c_str(), count, worst);
+    std::fflush(stdout);
+  });
+}
+
+/// Normalised products that read each other's results and share a workspace: early start must
+/// change no bit, one by one and as a graph.
+void check_chain(const cuda::Device& device, cuda::CUdeviceptr workspace) {
+  constexpr std::int64_t kWidth = 1024;
+  constexpr int kLayers = 16;
+  for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{16}, std::int64_t{64}}) {
+    SkinnyProblem problem{{}, RowPrologue::kRmsNorm};
+    problem.product.rows = rows;
+    problem.product.in = problem.product.out = kWidth;
+    problem.product.steps = {Step::kResidual};
+    problem.product.epsilon = 1e-5;
+    check::Draw draw(5);
+    std::vector<check::GuardedMatrix> streams;
+    for (int i = 0; i < 2; ++i)
+      streams.emplace_back(DType::kBFloat16, rows, kWidth, kWidth, "stream");
+    streams[0].fill(draw, 1);
+    check::GuardedMatrix weight(DType::kBFloat16, kWidth, kWidth, kWidth, "weight");
+    weight.fill(draw, 0.01f);
+    check::DeviceFloats gamma;
+    gamma.values.assign(kWidth, 1.0f);
+    gamma.upload("gamma");
+    const auto candidates = skinny_gemm_candidates(problem, device.facts());
+    std::vector<cuda::SkinnyGemmCall> calls;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      const auto& config = candidates[static_cast<std::size_t>(layer) % candidates.size()].config;
+      const check::GuardedMatrix &from = streams[layer % 2], &to = streams[1 - layer % 2];
+      cuda::GemmOperands operands;
+      operands.x = operands.residual = from.address();
+      operands.weight = weight.address();
+      operands.y = to.address();
+      operands.gamma = gamma.buffer.address();
+      calls.push_back(SkinnyGemm(problem, config, device).bind(operands, workspace));
+    }
+    const auto run = [&](const auto& launch) {
+      streams[0].upload();
+      streams[1].poison();
+      launch();
+      return streams[0].download();
+    };
+    const auto launch_all = [&](cuda::CUstream stream, bool after_all) {
+      for (const auto& call : calls) call.launch(stream, after_all);
+    };
+    const auto expected = run([&] { launch_all(nullptr, true); });
+    const check::Replay replay([&](cuda::CUstream stream) { launch_all(stream, false); });
+    std::string wrong;
+    for (int repeat = 0; repeat < 20 && wrong.empty(); ++repeat) {
+      if (run([&] { launch_all(nullptr, false); }) != expected) wrong = "early start differs";
+      if (run([&] { replay.run(); }) != expected) wrong = "a graph differs";
+    }
+    report(fmt::format("chain of {} rows", rows), wrong);
+  }
+}
+
+}  // namespace
+
+int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  std::string gpu = "no GPU";
+  try {
+    const cuda::Device device = cuda::Device::open();
+    gpu = device.facts().name;
+    const cuda::DeviceBuffer workspace(cuda::kSplitSumsBytes, "workspace");
+    check_chain(device, workspace.address());
+    check_products(device, workspace.address());
+  } catch (const std::exception& error) {
+    report("gemm_skinny", error.what());
+  }
+  std::printf("%d passed, %d failed on %s\n", passed, failed, gpu.c_str());
+  return failed > 0;
+}

@@ -24,6 +24,7 @@ class Record:
     script: str  # makes it
     folders: tuple
     suffixes: frozenset  # endings that are not prose
+    tests: str = ""  # files that are each a step of the script, named from the record's folder on; empty: not files
 
 
 RECORDS = {
@@ -31,7 +32,7 @@ RECORDS = {
                       ("kernels", "src/plan", "src/codegen", "src/backend/cuda"),
                       frozenset((".h", ".cc", ".cuh", ".json"))),
     "python": Record("python/tests/torch/record.json", "python/tests/torch/run",
-                     ("python/stof", "python/tests/torch", "src/capi"), frozenset((".h", ".cc", ".py"))),
+                     ("python/stof", "python/tests/torch", "src/capi"), frozenset((".h", ".cc", ".py")), "*/test_*.py"),
 }
 
 # Field of the record -> its type. "checked" is what the last run on a GPU saw, "fingerprint" what the record
@@ -78,6 +79,15 @@ def write_record(path, record):
     temporary.replace(path)
 
 
+def unrun(root, name, record):
+    """Files of tests that the record has no finished step of; what it says itself where steps are no files."""
+    if not RECORDS[name].tests:
+        return record.get("unfinished", [])
+    folder = (root / RECORDS[name].path).parent
+    finished = {step["name"] for step in record["steps"] if step.get("result") != "unfinished"}
+    return sorted({path.relative_to(folder).as_posix() for path in folder.glob(RECORDS[name].tests)} - finished)
+
+
 def advice(name):
     record = RECORDS[name]
     return (f"run {record.script} on a machine with a GPU and copy the record.json it leaves to {record.path}, or say "
@@ -92,7 +102,9 @@ def judge(record, current, name="kernels"):
     if record["checked"] != current:
         if not record["not_run_because"].strip():
             return False, f"was not made from these sources ({where}) and does not say why; {advice(name)}"
-        return True, f"these sources were not run on a GPU: {record['not_run_because']} (last run: {where})"
+        never = record.get("unfinished")
+        never = f"; {', '.join(never)} never ran there" if never else ""
+        return True, f"these sources were not run on a GPU: {record['not_run_because']} (last run: {where}{never})"
     if record.get("unfinished"):
         names = ", ".join(record["unfinished"][:3])
         return False, (f"is of a run that was ended early or chose some tests: {len(record['unfinished'])} did not "
@@ -115,6 +127,7 @@ def check(root, name, reason):
     if reason:
         record["fingerprint"] = current
         record["not_run_because"] = reason
+        record["unfinished"] = unrun(root, name, record)
         write_record(path, record)
     good, sentence = judge(record, current, name)
     print(f"{RECORDS[name].path}: {sentence}", file=sys.stdout if good else sys.stderr)

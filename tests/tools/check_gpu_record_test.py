@@ -103,6 +103,19 @@ class CheckGpuRecord(unittest.TestCase):
         self.write_record(unfinished=[])
         self.assertEqual(self.run_tool()[0], 0)
 
+    def test_a_stale_record_names_the_files_of_tests_that_never_ran(self):
+        self.write_record()
+        for name in ("core/test_a.py", "core/test_b.py", "ops/test_c.py", "ops/helper.py"):
+            self.write(f"python/tests/torch/{name}", "tests")
+        steps = [{"name": "core/test_a.py", "result": "ok"}, {"name": "ops/test_c.py", "result": "unfinished"}]
+        record = {**self.read_record(), "steps": steps, "unfinished": []}
+        self.write("python/tests/torch/record.json", json.dumps(record))
+        code, output = self.run_tool("--stale-because", "tests were added", record="python")
+        self.assertEqual(code, 0, output)
+        self.assertIn("core/test_b.py, ops/test_c.py never ran there", output)
+        written = json.loads((self.root / "python/tests/torch/record.json").read_text())
+        self.assertEqual(written["unfinished"], ["core/test_b.py", "ops/test_c.py"])
+
     def test_each_record_has_sources_of_its_own(self):
         self.write_record()
         self.write("python/stof/attention.py", "p")

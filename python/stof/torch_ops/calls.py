@@ -135,17 +135,17 @@ def run(
             "again with return_lse=True"
         )
     q, k, v, alibi, bias, sink, position_bias = _operands(q, k, v, alibi, bias, sink, position_bias)
-    result, sums = operators.run(
+    result, computed = operators.run(
         plan._name, q, k, v, alibi, bias, sink, position_bias, list(_operands(*score_tables))
     )
     if out is not None:
         _check_written("out", out, result)
     if lse is not None:
-        _check_written("lse", lse, sums)
-        sums = lse.copy_(sums)
+        _check_written("lse", lse, computed)
+        computed = lse.copy_(computed)
     if out is not None:
         result = out.copy_(result)
-    return (result, sums) if plan._returns_lse else result
+    return (result, computed) if plan._returns_lse else result
 
 
 def attention(

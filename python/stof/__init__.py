@@ -68,3 +68,7 @@ __all__ = [
     "varlen_attention",
     "varlen_plan",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,7 +8,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from ..errors import InvalidArgument
 from . import attention_function, mask_function
-from .registry_guard import refuse_models_without_registry
+from .registry_guard import guard_models
 from .settings import Settings
 
 NAME = "stof"
@@ -24,7 +24,8 @@ def register(*, plan_padding: bool = True, ignore: Iterable[str] = ()) -> None:
     stof does not know are refused.
 
     From then on a model whose class computes its attention past the registry (DeBERTa, BLOOM,
-    Falcon) is refused with this implementation, which it would ignore.
+    Falcon) is refused with this implementation, which it would ignore, and a model made with
+    another attention while its config has a stof_mask is warned about.
 
     Calling it again sets both options anew. Needs transformers 5 (AttentionMaskInterface).
     """
@@ -36,4 +37,4 @@ def register(*, plan_padding: bool = True, ignore: Iterable[str] = ()) -> None:
     Settings.ignored = frozenset(ignore)
     AttentionInterface.register(NAME, attention_function.stof_attention)
     AttentionMaskInterface.register(NAME, mask_function.stof_mask)
-    refuse_models_without_registry(NAME)
+    guard_models(NAME)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
+import warnings
+from dataclasses import dataclass
 from typing import Any, Iterator
 
 import torch
@@ -12,7 +14,19 @@ import torch
 from .. import masks
 from ..errors import InvalidArgument, Unsupported
 
-_in_block: contextvars.ContextVar[Any] = contextvars.ContextVar("stof_sparse_mask", default=None)
+
+@dataclass
+class _Block:
+    """An open block: its mask joined with those of the blocks around it."""
+
+    mask: Any
+    outer: _Block | None
+    used: bool = False  # some attention asked for it
+
+
+_in_block: contextvars.ContextVar[_Block | None] = contextvars.ContextVar(
+    "stof_sparse_mask", default=None
+)
 # How many blocks are open in the process. torch.compile can guard on this, not on a context
 # variable.
 _num_open = 0
@@ -41,7 +55,8 @@ def sparse_mask(mask: Any) -> Iterator[None]:
     causal, padding stays hidden. Positions count from the first token of the sequence, cached
     ones and padding included. Cross-attention is left as it is. Blocks nest, and hold for the
     current thread or task. A model under torch.compile cannot see the block and refuses: set
-    config.stof_mask there.
+    config.stof_mask there. Other attentions than "stof" do not see it: where none of stof's ran, the
+    block ends with a warning.
 
     >>> with stof.transformers.sparse_mask("window(512, 512) | global(1, 1)"):
     ...     model(**inputs)
@@ -51,7 +66,8 @@ def sparse_mask(mask: Any) -> Iterator[None]:
     if isinstance(chosen, str):
         chosen = masks.parse(chosen)
     outer = _in_block.get()
-    token = _in_block.set(chosen if outer is None else outer & chosen)
+    block = _Block(chosen if outer is None else outer.mask & chosen, outer)
+    token = _in_block.set(block)
     with _lock:
         _num_open += 1
     try:
@@ -60,6 +76,13 @@ def sparse_mask(mask: Any) -> Iterator[None]:
         with _lock:
             _num_open -= 1
         _in_block.reset(token)
+    if not block.used:
+        warnings.warn(
+            'sparse_mask: expected a model with the attention "stof" to run within the block, got none '
+            f"in its thread, so that {chosen} had no effect; load the model with "
+            'attn_implementation="stof", or call model.set_attn_implementation("stof")',
+            stacklevel=3,  # past contextlib
+        )
 
 
 def of_config(config: Any) -> Any:
@@ -75,6 +98,11 @@ def of_config(config: Any) -> Any:
             )
         return own
     block = _in_block.get()
-    if block is None or own is None:
-        return own if block is None else block
-    return block & (masks.parse(own) if isinstance(own, str) else own)
+    if block is None:
+        return own
+    around: _Block | None = block
+    while around is not None and not around.used:
+        around.used, around = True, around.outer
+    if own is None:
+        return block.mask
+    return block.mask & (masks.parse(own) if isinstance(own, str) else own)

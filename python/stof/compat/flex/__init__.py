@@ -48,10 +48,26 @@ __all__ = [
 ]
 
 
+#: Names that some versions of torch lack, or that code imports although they are not public.
+_OTHERS = (
+    "AuxOutput",
+    "AuxRequest",
+    "FlexKernelOptions",
+    "_mask_mod_signature",
+    "_score_mod_signature",
+)
+
+
 def __getattr__(name: str) -> Any:
-    """AuxRequest and AuxOutput, which older versions of torch lack."""
-    if name in ("AuxRequest", "AuxOutput"):
+    """Names of torch's that need nothing of stof's."""
+    if name in _OTHERS:
         import torch.nn.attention.flex_attention as torch_flex
 
-        return getattr(torch_flex, name)
+        if hasattr(torch_flex, name):
+            return getattr(torch_flex, name)
+        raise AttributeError(f"{name}: torch {torch.__version__} has no such name; newer ones may")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

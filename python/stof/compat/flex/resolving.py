@@ -149,8 +149,6 @@ class Resolver:
                 mask = predicate(traced)
             else:
                 refuse_in_capture(self.device)
-                if warn or current is not None:
-                    warn_user(_slow(mask_mod, why, shape.q_len, shape.kv_len))
                 dense = self._evaluated(
                     mask_mod,
                     why,
@@ -158,6 +156,8 @@ class Resolver:
                         mask_mod, shape.batch, shape.heads, shape.q_len, shape.kv_len, self.device
                     ),
                 )
+                if warn or current is not None:
+                    warn_user(_slow(mask_mod, why, shape.q_len, shape.kv_len))
                 mask = masks.dense(dense.visible)
                 dense.visible = None  # the mask has it as bits
             if finish is not None:

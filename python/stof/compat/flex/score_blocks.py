@@ -121,7 +121,7 @@ def attend(
     framework.check_operands(dict(q=query, k=key, v=value))
     check_alike(framework, query, key, value)
     device, width = query.device, query.shape[3] + value.shape[3]
-    warn_user(
+    slow = (
         f"score_mod {getattr(score_mod, '__name__', repr(score_mod))!r} cannot be traced: {why}. "
         f"Attention is computed by torch for all {shape.q_len} x {shape.kv_len} pairs instead, some "
         "rows at a time: the result is the same, many times slower"
@@ -129,6 +129,7 @@ def attend(
     out = query.new_zeros(shape.batch, shape.heads, shape.q_len, value.shape[3])
     lse = query.new_full((shape.batch, shape.heads, shape.q_len), -torch.inf, dtype=torch.float32)
     if out.numel() == 0 or shape.kv_len == 0:
+        warn_user(slow)
         return out, lse
     query, key, value = query.detach(), key.detach(), value.detach()
     visible = None if resolver is None else _Visible(block_mask, resolver, shape)
@@ -149,6 +150,9 @@ def attend(
                 indices = (b, h, _indices(rows, device), k)
                 scores = query[place].to(torch.float32) @ keys.transpose(2, 3) * factor
                 scores = _scores(score_mod, why, scores, *indices)
+                if slow:  # what torch cannot run either is an error, without a warning before
+                    warn_user(slow)
+                    slow = ""
                 if visible is not None:
                     scores = scores.masked_fill(~visible.pairs(*indices).to(device), -torch.inf)
                 most = scores.amax(-1)

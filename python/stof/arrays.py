@@ -58,6 +58,20 @@ def framework_of(array: Any) -> Framework | None:
     return None
 
 
+def import_torch(array: Any, argument: str) -> Torch:
+    """torch's, which takes what is in GPU memory."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise Unsupported(
+            f"{argument}: expected torch to be installed to take a {type(array).__name__} in GPU "
+            "memory, got no torch; install torch"
+        ) from None
+    found = torch_framework()
+    assert found is not None
+    return found
+
+
 _DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_HOST = 1, 2, 3
 
 
@@ -87,16 +101,8 @@ def adopt(array: Any, argument: str) -> tuple[Framework, Any]:
                 f"{argument}: NumPy cannot read this {type(array).__name__} by DLPack: {error}"
             ) from error
     if kind == _DLPACK_CUDA:
-        try:
-            import torch
-        except ImportError:
-            raise Unsupported(
-                f"{argument}: expected torch to be installed to take a {type(array).__name__} in GPU "
-                "memory, got no torch; install torch"
-            ) from None
-        wrapper_torch = torch_framework()
-        assert wrapper_torch is not None
-        return wrapper_torch, torch.from_dlpack(array)
+        torch = import_torch(array, argument)
+        return torch, torch._torch.from_dlpack(array)
     raise Unsupported(
         f"{argument}: expected memory of the CPU or of an NVIDIA GPU, got DLPack device type {kind}"
     )
@@ -116,7 +122,11 @@ def hand_back(result: Any, like: Any) -> Any:
             f"out: {kind.__module__}.{kind.__name__} has no from_dlpack to take the result with; "
             "pass NumPy arrays or torch tensors"
         )
-    return convert(result)
+    torch = torch_framework()
+    if torch is None or not torch.is_one(result) or not result.is_cuda:
+        return convert(result)
+    with torch.scope(result.device.index):  # whose stream the other library's is to wait for
+        return convert(result)
 
 
 def shape_of(array: Any) -> tuple[int, ...] | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .arrays import adopt, framework_of, hand_back, torch_compiles
+from .arrays import framework_of, torch_compiles
 from .framework import Framework
 from .cache import plans, recent
 from .mask import Mask
 from .other_names import refuse
 from .planning import Plan, plan as make_plan
 from .problem import PositionBias, scale_and_softcap
-from .requests import Request, check_alike, check_heads, everything
-from .score import ScoreMod
+from .requests import Request, adopted, check_alike, check_heads, everything, handed_back
+from .values import truth
 
 
 #: scale, enable_gqa, alignment, softcap and return_lse where the caller says nothing.
@@ -69,6 +69,8 @@ def attention(
     """
     if others:
         refuse("attention", others)
+    truth(enable_gqa, "enable_gqa")  # before they find a plan: 1 == True
+    truth(return_lse, "return_lse")
     compiles = torch_compiles()
     # Numbers, before they are compared: a tensor's value may change in place.
     if (scale is not None and type(scale) is not float) or type(softcap) is not float:
@@ -114,7 +116,8 @@ def attention(
 
         return torch_ops.attention(q, k, v, mask, enable_gqa=enable_gqa, plan=plan, **given)
     if framework is None:
-        return _adopted(q, k, v, mask, dict(given, enable_gqa=enable_gqa, plan=plan))
+        taken = adopted(q=q, k=k, v=v, **given)
+        return handed_back(attention(**taken, mask=mask, enable_gqa=enable_gqa, plan=plan), q)
     if plan is None and framework.is_autocast():
         from . import torch_ops
 
@@ -171,26 +174,3 @@ def _find(
         **request.planned(),
     )
     return made if key is None else plans.keep(key, made)
-
-
-def _adopted(q: Any, k: Any, v: Any, mask: Any, options: dict[str, Any]) -> Any:
-    """Objects of other libraries, by DLPack."""
-    taken = {name: adopt(x, name)[1] for name, x in (("q", q), ("k", k), ("v", v))}
-    for name in ("alibi", "bias", "sink"):
-        taken[name] = None if options[name] is None else adopt(options[name], name)[1]
-    position_bias = options["position_bias"]
-    if position_bias is not None and position_bias.table is not None:
-        taken["position_bias"] = PositionBias(
-            position_bias.num_buckets,
-            position_bias.max_distance,
-            position_bias.bidirectional,
-            adopt(position_bias.table, "position_bias.table")[1],
-        )
-    score_mod = ScoreMod.of(options["score_mod"])
-    if score_mod is not None and score_mod.tables:
-        tables = {name: adopt(x, name)[1] for name, x in score_mod.tables.items()}
-        taken["score_mod"] = ScoreMod(score_mod.text, tables)
-    result = attention(mask=mask, **{**options, **taken})
-    if isinstance(result, tuple):
-        return tuple(hand_back(array, q) for array in result)
-    return hand_back(result, q)

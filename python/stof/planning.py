@@ -8,7 +8,7 @@ from typing import Any, Sequence
 from . import identity, masks
 from ._native import check, library, structs
 from .again import Again
-from .arrays import adopt, device_of, framework_of, hand_back
+from .arrays import adopt, device_of, framework_of, hand_back, import_torch
 from .framework import CPU, Device, Framework, View
 from .arrays import torch_compiles, torch_framework
 from .calls import Call, prepare
@@ -389,11 +389,19 @@ class Plan:
         return int(self._run(instance.handle, *call.arguments))
 
     def _run_adopted(self, operands: dict[str, Any], how: dict[str, Any]) -> Any:
-        """Objects of other libraries, by DLPack."""
+        """Objects of other libraries, by DLPack. They are taken and handed back while the stream that
+        runs is torch's current one: it waits for theirs, and theirs for it."""
+        if self._device != CPU and how["stream"] is not None:
+            import_torch(operands["q"], "q")
+            with stream_scope(self._device, how["stream"]):
+                return self._run_adopted(operands, {**how, "stream": None})
         taken: dict[str, Any] = {
             name: x if x is None else adopt(x, name)[1] for name, x in operands.items()
         }
-        result = self.run(**taken, **how)
+        tables = tuple(
+            adopt(x, f"score_tables[{i}]")[1] for i, x in enumerate(how["score_tables"])
+        )
+        result = self.run(**taken, **{**how, "score_tables": tables})
         results = result if self._returns_lse else (result,)
         handed = tuple(
             operands[name] if operands[name] is not None else hand_back(made, operands["q"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from . import masks
 from ._native import structs
-from .arrays import framework_of
+from .arrays import adopt, framework_of, hand_back
 from .errors import InvalidArgument
 from .framework import Framework
 from .mask import Mask
@@ -41,8 +42,6 @@ def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) 
             if rank == 4 and shape is not None and len(shape) == 3:
                 hint = f"; give it a batch dimension: {name}[None], or a head dimension: {name}[:, None]"
             raise InvalidArgument(f"{name}: expected {layout}, got {got}{hint}")
-    if not isinstance(enable_gqa, bool):
-        raise InvalidArgument(f"enable_gqa: expected True or False, got {enable_gqa!r}")
     if q.shape[axis] != k.shape[axis] and not enable_gqa:
         hint = "; pass enable_gqa=True if heads of k and v serve several of q"
         if rank == 4 and q.shape[2] == k.shape[2] and q.shape[1] > q.shape[2]:
@@ -106,6 +105,28 @@ def position_table(position_bias: PositionBias | None) -> Any:
             "position_bias.table: expected float32 [num_buckets, heads], got none"
         )
     return position_bias.table
+
+
+def adopted(*, position_bias: Any, score_mod: Any, **others: Any) -> dict[str, Any]:
+    """The arguments of a call whose arrays are of other libraries, these taken by DLPack."""
+    optional = (name for name in ("alibi", "bias", "sink") if others.get(name) is not None)
+    for name in ("q", "k", "v", *optional):
+        others[name] = adopt(others[name], name)[1]
+    if isinstance(position_bias, PositionBias) and position_bias.table is not None:
+        table = adopt(position_bias.table, "position_bias.table")[1]
+        position_bias = dataclasses.replace(position_bias, table=table)
+    score_mod = ScoreMod.of(score_mod)
+    if score_mod is not None:
+        tables = {name: adopt(x, name)[1] for name, x in score_mod.tables.items()}
+        score_mod = ScoreMod(score_mod.text, tables)
+    return dict(position_bias=position_bias, score_mod=score_mod, **others)
+
+
+def handed_back(result: Any, q: Any) -> Any:
+    """An array, or several, in the library of q."""
+    if isinstance(result, tuple):
+        return tuple(hand_back(array, q) for array in result)
+    return hand_back(result, q)
 
 
 class Request:

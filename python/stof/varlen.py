@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, Sequence
 
-from .arrays import device_of, framework_of, shape_of, torch_compiles
+from .arrays import adopt, device_of, framework_of, shape_of, torch_compiles
 from .cache import plans
 from .errors import InvalidArgument
-from .values import wholes
+from .values import truth, wholes
 from .mask import Mask
 from .other_names import refuse
 from .planning import Plan, mask_of
 from .problem import PositionBias, Problem, but, scale_and_softcap
-from .requests import Request, check_alike, check_heads, everything
+from .requests import Request, adopted, check_alike, check_heads, everything, handed_back
 
 
 def lengths_of(cu_seqlens: Any, name: str) -> tuple[int, ...]:
@@ -22,6 +22,8 @@ def lengths_of(cu_seqlens: Any, name: str) -> tuple[int, ...]:
         raise InvalidArgument(
             f"{name}: expected cumulative lengths [sequences + 1], got shape {list(shape)}"
         )
+    if hasattr(cu_seqlens, "__dlpack__") and not hasattr(cu_seqlens, "tolist"):
+        cu_seqlens = adopt(cu_seqlens, name)[1]
     lengths = tuple(wholes(cu_seqlens, name))
     if len(lengths) < 2:
         raise InvalidArgument(
@@ -108,7 +110,7 @@ def varlen_attention(
     """Attention of packed sequences; each sees itself only, under the mask with its own lengths.
 
     q [rows, heads, head_dim], k [rows_kv, heads_kv, head_dim], v [rows_kv, heads_kv, head_dim_v]: NumPy
-    arrays or torch tensors. cu_seqlens_q and cu_seqlens_kv (default: the same): [sequences + 1]
+    arrays, torch tensors, or objects with __dlpack__. cu_seqlens_q and cu_seqlens_kv (default: the same): [sequences + 1]
     integers ascending from 0; those on a GPU are read by the host, which waits: keep a varlen_plan()
     where that matters. A mask that differs between batch entries gives entry i to sequence i. The
     options mean what they mean for attention(); there is no bias tensor here.
@@ -120,6 +122,8 @@ def varlen_attention(
     """
     if others:
         refuse("varlen_attention", others)
+    truth(enable_gqa, "enable_gqa")  # before they find a plan: 1 == True
+    truth(return_lse, "return_lse")
     compiles = torch_compiles()
     if not compiles:
         scale, softcap = scale_and_softcap(scale, softcap)
@@ -147,10 +151,9 @@ def varlen_attention(
         rows = cu_seqlens_q, cu_seqlens_q if cu_seqlens_kv is None else cu_seqlens_kv
         return torch_ops.varlen_attention(q, k, v, *rows, mask, enable_gqa=enable_gqa, **given)
     if framework is None:
-        raise InvalidArgument(
-            f"q: expected a NumPy array or a torch tensor, got {type(q).__name__}; convert it with "
-            "numpy.from_dlpack() or torch.from_dlpack()"
-        )
+        taken = adopted(q=q, k=k, v=v, score_mod=score_mod, **given)
+        rows = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv, mask=mask)
+        return handed_back(varlen_attention(**taken, **rows, enable_gqa=enable_gqa, plan=plan), q)
     if plan is None and framework.is_autocast():
         from . import torch_ops
 

@@ -243,3 +243,45 @@ def test_other_libraries_by_dlpack():
     given = Foreign(np.zeros_like(expected))
     assert plan(*map(Foreign, (q, k, v)), out=given) is given
     np.testing.assert_array_equal(given._array, expected)
+    table = np.arange(9, dtype=np.float32)
+    modified = stof.plan(
+        "causal",
+        batch=1,
+        num_heads=2,
+        seq_q=9,
+        head_dim=8,
+        dtype="float32",
+        score_mod=stof.ScoreMod("score + t[k]", {"t": table}),
+    )
+    np.testing.assert_array_equal(
+        modified.run(*map(Foreign, (q, k, v)), score_tables=[Foreign(table)])._array,
+        modified.run(q, k, v, score_tables=[table]),
+    )
+
+
+def test_packed_sequences_of_other_libraries_by_dlpack():
+    q, k, v = (x[0].swapaxes(0, 1).copy() for x in oracle.arrays(11, 1, 2, 9, 9, 8))
+    starts = np.array([0, 4, 9], np.int32)
+    table, slopes = np.ones((4, 2), np.float32), np.array([0.5, 0.25], np.float32)
+    rel = np.arange(9, dtype=np.float32)
+
+    def call(of, starts):
+        return stof.varlen_attention(
+            *map(of, (q, k, v)),
+            starts,
+            mask="causal",
+            alibi=of(slopes),
+            sink=of(slopes),
+            position_bias=stof.PositionBias(table=of(table)),
+            score_mod=stof.ScoreMod("score + rel[k]", {"rel": of(rel)}),
+            return_lse=True,
+        )
+
+    expected = call(np.asarray, starts)
+    for given in (Foreign(starts), starts, starts.tolist()):
+        for got, want in zip(call(Foreign, given), expected):
+            assert isinstance(got, Foreign)
+            np.testing.assert_array_equal(got._array, want)
+    plan = stof.varlen_plan("causal", Foreign(starts), num_heads=2, head_dim=8, dtype="float32")
+    out = stof.varlen_attention(*map(Foreign, (q, k, v)), Foreign(starts), plan=plan)
+    np.testing.assert_array_equal(out._array, plan.run(q, k, v))

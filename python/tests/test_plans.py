@@ -1,5 +1,6 @@
 """Plans and their cache as objects: copies, pickles, threads, forks, and what they refuse."""
 
+import contextlib
 import copy
 import os
 import pickle
@@ -12,7 +13,7 @@ import numpy as np
 import oracle
 import pytest
 import stof
-from stof import masks, native_plan
+from stof import masks, native_plan, planning
 from stof.framework import Device
 
 SHAPE = dict(batch=1, num_heads=2, seq_q=40, head_dim=8, dtype="float32")
@@ -30,6 +31,49 @@ def test_says_what_it_is():
     for part in ("stof.Plan", "float32", "window(3, 0)", "on cpu", "[1, 2, 40, 8]"):
         assert part in repr(plan)
     assert plan.facts()
+
+
+def test_arrays_of_others_are_taken_and_handed_back_on_the_stream_that_runs(qkv, monkeypatch):
+    """What the libraries are told to wait for is torch's current stream."""
+    events = []
+
+    class Other:
+        def __init__(self, array):
+            self.array = array
+
+        @staticmethod
+        def from_dlpack(array):
+            events.append("handed back")
+            return Other(array)
+
+        def __array_namespace__(self):
+            return Other
+
+    @contextlib.contextmanager
+    def scope(device, stream):
+        events.append(f"stream {stream} of {device}")
+        yield
+        events.append("left")
+
+    def taken(array, name):
+        events.append(name)
+        return None, array.array
+
+    def run(q, k, v, stream, **others):
+        events.append(f"run, stream={stream}")
+        return q
+
+    plan = stof.plan("causal", **SHAPE)
+    monkeypatch.setattr(plan, "_device", Device("cuda", 1))
+    monkeypatch.setattr(plan, "run", run)
+    monkeypatch.setattr(planning, "stream_scope", scope)
+    monkeypatch.setattr(planning, "import_torch", lambda *_: None)
+    monkeypatch.setattr(planning, "adopt", taken)
+    operands = dict(zip("qkv", map(Other, qkv)), out=None, lse=None)
+    how = dict(score_tables=[Other(0)], stream=7, num_threads=0)
+    assert plan._run_adopted(operands, how).array is qkv[0]
+    steps = "stream 7 of cuda:1, q, k, v, score_tables[0], run, stream=None, handed back, left"
+    assert ", ".join(events) == steps
 
 
 def test_copies_and_pickles(qkv):

@@ -339,6 +339,35 @@ for name in ("stof.transformers", "stof.compat.flex"):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_known_calls_refuse_what_first_calls_do():
+    """1 == True, so the number would find the plan of the flag."""
+    rows, table = Q[0].swapaxes(0, 1), np.zeros((4, 4), np.float32)
+
+    def buckets(*given):
+        return stof.PositionBias(*given, table=table)
+
+    for good, bad in (
+        (dict(enable_gqa=True), dict(enable_gqa=1)),
+        (dict(enable_gqa=False), dict(enable_gqa=0)),
+        (dict(return_lse=True), dict(return_lse=1)),
+        (dict(return_lse=False), dict(return_lse=0)),
+        (dict(position_bias=buckets(4)), dict(position_bias=buckets(4.0))),
+        (dict(position_bias=buckets(4, 128)), dict(position_bias=buckets(4, 128.0))),
+    ):
+        for call in (
+            lambda **options: stof.attention(Q, Q, Q, "causal", **options),
+            lambda **options: stof.varlen_attention(rows, rows, rows, [0, 6], **options),
+        ):
+            for _ in range(2):
+                stof.cache_clear()
+                with pytest.raises(stof.InvalidArgument) as first:
+                    call(**bad)
+                for _ in range(2):
+                    call(**good)
+                with pytest.raises(stof.InvalidArgument, match=re.escape(str(first.value))):
+                    call(**bad)
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -13,7 +13,9 @@ import torch
 from ..errors import InvalidArgument, Unsupported
 from ..mask import Mask
 from ..requests import check_heads, position_table
+from ..score import ScoreMod
 from ..torch_arrays import check_nested
+from ..values import whole
 from . import operators
 from .autocast import lowered
 
@@ -77,23 +79,26 @@ def _position(position_bias: Any) -> tuple[Any, int, bool]:
         return None, 0, True
     table = position_table(position_bias)
     _check_tensors(**{"position_bias.table": table})
-    buckets = position_bias.num_buckets
+    buckets = whole(position_bias.num_buckets, "position_bias.num_buckets")
     if table.dim() != 2 or (buckets and table.shape[0] != buckets):
         raise InvalidArgument(
             f"position_bias.table: expected shape [{buckets or 'num_buckets'}, num_heads], got "
             f"{list(table.shape)}"
         )
-    return _operands(table)[0], position_bias.max_distance, position_bias.bidirectional
+    distance = whole(position_bias.max_distance, "position_bias.max_distance")
+    return _operands(table)[0], distance, position_bias.bidirectional
 
 
 def _modification(score_mod: Any) -> tuple[str | None, str, list[torch.Tensor]]:
     """A ScoreMod, text or None as its text, the names of its tables, and these."""
     if score_mod is None or isinstance(score_mod, str):
         return score_mod, "", []
-    tables = list(score_mod.tables.values())
+    modified = ScoreMod.of(score_mod)
+    assert modified is not None
+    tables = list(modified.tables.values())
     for table in tables:
         _check_tensors(score_mod=table)
-    return score_mod.text, ",".join(list(score_mod.tables)), list(_operands(*tables))
+    return modified.text, ",".join(list(modified.tables)), list(_operands(*tables))
 
 
 def run(

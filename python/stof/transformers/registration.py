@@ -7,6 +7,7 @@ from typing import Iterable
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from ..errors import InvalidArgument
+from ..values import truth
 from . import attention_function, mask_function
 from .registry_guard import guard_models
 from .settings import Settings
@@ -33,7 +34,7 @@ def register(*, plan_padding: bool = True, ignore: Iterable[str] = ()) -> None:
         raise InvalidArgument(
             f"ignore: expected names of arguments in a list, got {ignore!r}; pass [{ignore!r}]"
         )
-    Settings.plan_padding = plan_padding
+    Settings.plan_padding = truth(plan_padding, "plan_padding")
     Settings.ignored = frozenset(ignore)
     AttentionInterface.register(NAME, attention_function.stof_attention)
     AttentionMaskInterface.register(NAME, mask_function.stof_mask)

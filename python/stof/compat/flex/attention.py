@@ -18,6 +18,7 @@ from ...planning import plan as make_plan
 from ...score import ScoreMod
 from ...torch_arrays import check_nested
 from ...torch_ops.autocast import lowered
+from ...values import truth
 from .block_lists import combine, state_of_lists
 from .block_mask import FormulaBlockMask, TorchBlockMask, block_mask_device
 from .resolving import Plans, Resolved, Resolver, Shape
@@ -282,7 +283,8 @@ def flex_attention(
     heads, q_len] in natural log; with return_aux (out, AuxOutput). A row that sees nothing gives 0
     and -inf. Computes no gradients: raises where one is asked for.
     """
-    want_lse = return_lse
+    truth(enable_gqa, "enable_gqa")
+    want_lse = truth(return_lse, "return_lse")
     if return_aux is not None:
         if not isinstance(return_aux, getattr(torch_flex, "AuxRequest", ())):
             raise InvalidArgument(
@@ -298,7 +300,7 @@ def flex_attention(
             raise Unsupported(
                 "return_aux: expected lse alone, got max_scores; stof keeps no maxima"
             )
-        want_lse = return_aux.lse
+        want_lse = truth(return_aux.lse, "return_aux.lse")
     result = _run(query, key, value, score_mod, block_mask, scale, enable_gqa, want_lse)
     if return_aux is None:
         return result

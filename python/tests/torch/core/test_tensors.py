@@ -175,6 +175,46 @@ def test_other_libraries_by_dlpack():
     assert torch.equal(out.tensor, stof.attention(*tensors, "causal"))
 
 
+@pytest.mark.skipif(not ON_GPU, reason="streams are a GPU's")
+def test_other_libraries_and_a_stream_given_by_number():
+    """The stream waits for theirs, and theirs for it."""
+    home, side = torch.cuda.Stream(), torch.cuda.Stream()
+
+    class Streamed(Foreign):
+        def __dlpack__(self, **options):
+            with torch.cuda.stream(home):
+                return super().__dlpack__(**options)
+
+        def __array_namespace__(self):
+            return Streamed
+
+        @staticmethod
+        def from_dlpack(array):
+            capsule = array.__dlpack__(stream=home.cuda_stream)
+            return Streamed(torch.utils.dlpack.from_dlpack(capsule))
+
+    values = tuple(randn(1, 8, 512, 64, seed=i) for i in range(3))
+    plan = stof.plan(
+        "causal", batch=1, num_heads=8, seq_q=512, head_dim=64, dtype=DTYPE, device=DEVICE
+    )
+    expected = plan.run(*values)
+    late = tuple(torch.full_like(x, float("nan")) for x in values)
+    plan.run(*late, stream=side.cuda_stream)  # what follows builds nothing
+    torch.cuda.synchronize()
+    with torch.cuda.stream(home):
+        torch.cuda._sleep(50_000_000)
+        for place, value in zip(late, values):
+            place.copy_(value)
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(100_000_000)
+    out = plan.run(*map(Streamed, late), stream=side.cuda_stream)
+    with torch.cuda.stream(home):
+        result = out.tensor.clone()
+    torch.cuda.synchronize()
+    assert torch.equal(result, expected)
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
 def test_threads_share_a_plan():
     q, k, v = qkv()
     plan = stof.plan(

@@ -169,6 +169,16 @@ def test_gradients_are_refused():
         flex_attention(q, k, v, block_mask=causal_mask(CASE))
 
 
+@pytest.mark.parametrize("name", ["enable_gqa", "return_lse"])
+def test_flags_are_flags(name):
+    """Known calls too: 1 == True."""
+    q, k, v = qkv(CASE)
+    for _ in range(2):
+        with pytest.raises(InvalidArgument, match=f"{name}: expected True or False, got 1"):
+            flex_attention(q, k, v, **{name: 1})
+        flex_attention(q, k, v, **{name: True})
+
+
 if ON_GPU:
 
     def test_cuda_graph():

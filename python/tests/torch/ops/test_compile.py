@@ -303,6 +303,10 @@ def test_empty_text_is_not_none(options, message):
 
 def test_other_objects_are_refused_by_name():
     q, k, v = qkv()
+    for name in ("enable_gqa", "return_lse"):
+        message = f"{name}: expected True or False, got 1"
+        refused(lambda: stof.attention(q, k, v, **{name: 1}), message)
+    refused(lambda: stof.attention(q, k, v, score_mod=5), "score_mod: expected a stof.ScoreMod")
     visible = torch.ones(33, 33, dtype=torch.bool, device=DEVICE)
     table = randn(8, 4, dtype=torch.float32)
     refused(lambda: stof.attention(q, k, v, visible), "mask: .*got a tensor", "Unsupported")

@@ -64,6 +64,9 @@ def test_arguments_may_be_declared_harmless():
         call(another=3)
     with pytest.raises(stof.InvalidArgument, match="ignore: expected names of arguments in a list"):
         stof.transformers.register(ignore="another")
+    for wrong in ("no", 0, None):
+        with pytest.raises(stof.InvalidArgument, match="plan_padding: expected True or False"):
+            stof.transformers.register(plan_padding=wrong)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.int8, torch.uint16])

@@ -11,7 +11,8 @@ import torch
 from torch.nn.attention import flex_attention as torch_flex
 
 from ... import masks
-from ...arrays import shape_of
+from ...arrays import device_of, framework_of, shape_of
+from ...calls import prepare
 from ...errors import InvalidArgument, Unsupported
 from ...mask import Mask
 from ...planning import plan as make_plan
@@ -192,6 +193,20 @@ def _outside_of_graphs(function: Any) -> Any:
     return torch.compiler.disable(function, reason=reason)
 
 
+def _check_as_a_plan_does(problem: dict[str, Any], query: Any, key: Any, value: Any) -> None:
+    """What plan() and Plan.run() check, where neither is called. On a GPU too a plan for the CPU does,
+    which needs no kernel."""
+
+    def build() -> Any:
+        return make_plan(_everything.mask, **problem)
+
+    framework = framework_of(query)
+    assert framework is not None
+    framework.check_operands(dict(q=query, k=key, v=value))
+    checked = _everything.plans.get((*problem.values(), "checks"), build).problem
+    prepare(checked, device_of(query.device), framework, (query, key, value), None, None, (None,) * 4)
+
+
 @_outside_of_graphs
 def _run(
     query: Any,
@@ -211,9 +226,22 @@ def _run(
     device = query.device
     score, visible = None, None
     tables: tuple[torch.Tensor, ...] = ()
+    problem = dict(
+        batch=shape.batch,
+        num_heads=shape.heads,
+        num_heads_kv=key.shape[1],
+        seq_q=shape.q_len,
+        seq_kv=shape.kv_len,
+        head_dim=query.shape[3],
+        head_dim_v=value.shape[3],
+        dtype=query.dtype,
+        scale=scale,
+        return_lse=return_lse,
+    )
     if score_mod is not None:
         traced, why = trace(score_mod, shape, device)
         if traced is None:
+            _check_as_a_plan_does(problem, query, key, value)
             resolver = _resolver(block_mask, shape, device)
             results = attend(query, key, value, score_mod, why, block_mask, resolver, scale, shape)
             return results if return_lse else results[0]
@@ -229,25 +257,10 @@ def _run(
         mask = resolved.mask
         if visible is not None:
             mask = mask & masks.predicate(visible)
-        return make_plan(
-            mask,
-            batch=shape.batch,
-            num_heads=shape.heads,
-            num_heads_kv=key.shape[1],
-            seq_q=shape.q_len,
-            seq_kv=shape.kv_len,
-            head_dim=query.shape[3],
-            head_dim_v=value.shape[3],
-            dtype=query.dtype,
-            device=device,
-            scale=scale,
-            return_lse=return_lse,
-            score_mod=score,
-        )
+        return make_plan(mask, device=device, score_mod=score, **problem)
 
-    options = (shape, key.shape[1], query.shape[3], value.shape[3], query.dtype, device, scale)
     declared = None if score is None else score.declaration
-    plan = resolved.plans.get((*options, return_lse, declared, visible), build)
+    plan = resolved.plans.get((*problem.values(), device, declared, visible), build)
     return plan.run(query, key, value, score_tables=tables)
 
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 
-from ...arrays import framework_of
 from ...errors import InvalidArgument, StofError, Unsupported
-from ...requests import check_alike
 from . import evaluation
 from .block_lists import block_maps
 from .block_mask import FormulaBlockMask
@@ -101,6 +99,33 @@ def _scores(score_mod: Any, why: str, scores: torch.Tensor, *indices: torch.Tens
     return modified.to(torch.float32)
 
 
+def _extremes(values: torch.Tensor) -> dict[float, torch.Tensor]:
+    """Where values are NaN or infinite, as 0 and 1; empty where all are known to be finite."""
+    if values.device.type == "cpu" and bool(values.isfinite().all()):
+        return {}  # elsewhere asking waits for the device, which no CUDA graph can record
+    where = {torch.nan: values.isnan(), torch.inf: values == torch.inf}
+    where[-torch.inf] = values == -torch.inf
+    return {number: found.to(torch.float32) for number, found in where.items()}
+
+
+def _weighted(
+    weights: torch.Tensor,
+    scores: torch.Tensor,
+    values: torch.Tensor,
+    extremes: dict[float, torch.Tensor],
+) -> torch.Tensor:
+    """weights @ values, where the values of keys that are hidden, their score -inf, count for nothing:
+    0 * NaN is NaN. Those that are seen count however small their weight has become."""
+    if not extremes:
+        return weights @ values
+    result = weights @ values.nan_to_num(0, 0, 0)
+    seen = (scores != -torch.inf).to(torch.float32)
+    for number, places in extremes.items():
+        met = seen @ places
+        result = result + torch.zeros_like(met).masked_fill(met > 0, number)
+    return result
+
+
 def attend(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -115,11 +140,9 @@ def attend(
     """(out, lse) with a score_mod that has no expression, for the reason `why`. `resolver` is that
     of block_mask, or both are None.
 
-    Computes in float32. Memory beside the results: some arrays of evaluation._CHUNK_PAIRS elements.
+    The operands have been checked. Computes in float32. Memory beside the results: some arrays of
+    evaluation._CHUNK_PAIRS elements.
     """
-    framework = framework_of(query)
-    framework.check_operands(dict(q=query, k=key, v=value))
-    check_alike(framework, query, key, value)
     device, width = query.device, query.shape[3] + value.shape[3]
     slow = (
         f"score_mod {getattr(score_mod, '__name__', repr(score_mod))!r} cannot be traced: {why}. "
@@ -144,6 +167,7 @@ def attend(
             keys, values = (
                 x[of_batch].index_select(1, h // group).to(torch.float32) for x in (key, value)
             )
+            extremes = _extremes(values)
             for start in range(0, shape.q_len, entries.num_rows):
                 rows = range(start, min(start + entries.num_rows, shape.q_len))
                 place = of_batch, of_heads, slice(rows.start, rows.stop)
@@ -160,7 +184,7 @@ def attend(
                 most = most.masked_fill(~seen, 0)
                 weights = torch.exp(scores - most[..., None])
                 total = weights.sum(-1)
-                rows_out = weights @ values / total[..., None]
+                rows_out = _weighted(weights, scores, values, extremes) / total[..., None]
                 out[place] = rows_out.masked_fill(~seen[..., None], 0).to(out.dtype)
                 lse[place] = (most + torch.log(total)).masked_fill(~seen, -torch.inf)
     return out, lse

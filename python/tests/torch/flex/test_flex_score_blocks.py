@@ -207,6 +207,77 @@ def test_a_row_of_nan_stays_one():
     assert not flex_attention(q, k, v, mod, hiding).isnan().any()
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("chunk", [50, 1 << 22])
+def test_hidden_keys_count_for_nothing(bad, chunk, monkeypatch):
+    """Whatever their values are, and whoever hides them; where they are seen they count."""
+    monkeypatch.setattr(evaluation, "_CHUNK_PAIRS", chunk)
+
+    def hiding(score, b, h, q, kv):
+        hidden = (kv == 7) | ((kv == 4) & (q > 20))
+        return torch.where(hidden, -float("inf"), torch.erf(score))
+
+    q, k, v = qkv(case_of(lgamma))
+    expected, expected_lse = torch_flex_attention(q, k, v, hiding, traced_mask)
+    v[:, :, 7], v[:, 1, 4, 3] = bad, bad
+    for mask_mod in (traced_mask, lambda b, h, q, kv: traced_mask(b, h, q, kv) & (kv != 7)):
+        masked = create_block_mask(mask_mod, None, 3, 33, 37, DEVICE)
+        out, lse = flex_attention(q, k, v, hiding, masked, return_lse=True)
+        met = torch.zeros_like(out, dtype=torch.bool)
+        rows = torch.arange(33, device=DEVICE)
+        met[:, 1, (rows >= 4) & (rows <= 20) & (rows != 11), 3] = True
+        assert torch.equal(out[met].isnan(), torch.full_like(out[met], bad).isnan())
+        assert torch.equal(out[met].nan_to_num(), torch.full_like(out[met], bad).nan_to_num())
+        assert_close(out.masked_fill(met, 0), expected.masked_fill(met, 0))
+        assert_close(lse, expected_lse)
+    k[:, :, 7] = bad
+    assert_close(
+        flex_attention(q, k, v, hiding, masked).masked_fill(met, 0), expected.masked_fill(met, 0)
+    )
+
+
+def test_infinite_values_of_both_signs_are_nan():
+    q, k, v = qkv(case_of(lgamma))
+    v[:, :, 3, 0], v[:, :, 5, 0] = float("inf"), -float("inf")
+    out = flex_attention(q, k, v, lgamma)
+    assert out[..., 0].isnan().all() and not out[..., 1:].isnan().any()
+
+
+def added(score, b, h, q, kv):
+    return score + h
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda q, k, v: (q[:0], k[:0], v[:0]),
+        lambda q, k, v: (q[..., :0], k[..., :0], v),
+        lambda q, k, v: (q, k, v[..., :0]),
+        lambda q, k, v: (q, k, v[:1]),
+        lambda q, k, v: (q, k, v[:, :1]),
+        lambda q, k, v: (q, k, v[:, :, :5]),
+        lambda q, k, v: (q, k.double(), v),
+        lambda q, k, v: (q, k, v.to(torch.int32)),
+        lambda q, k, v: (q, torch._neg_view(k), v),
+        lambda q, k, v: (q[..., :1].expand(-1, -1, -1, 600), k[..., :1].expand(-1, -1, -1, 600), v),
+        *({"scale": number} for number in (-0.3, float("nan"), float("inf"), 1e39)),
+    ],
+)
+def test_refuses_what_the_kernels_refuse(change):
+    """In the same words, save of widths, of which each GPU has a limit of its own."""
+    operands, options = qkv(case_of(lgamma)), {}
+    if isinstance(change, dict):
+        options = change
+    else:
+        operands = change(*operands)
+    messages = []
+    for mod in (added, lgamma):
+        with pytest.raises(InvalidArgument) as caught:
+            flex_attention(*operands, mod, **options)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1] or (ON_GPU and operands[0].shape[-1] > 512)
+
+
 def test_under_autocast():
     """Inner products stay float32's."""
     q, k, v = qkv(case_of(lgamma))

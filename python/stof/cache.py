@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from typing import Any, NamedTuple
 
+from .latest import Latest
 from .mask import Mask
 from .planning import Plan
 
@@ -25,31 +25,26 @@ class CacheInfo(NamedTuple):
 
 
 class PlanCache:
-    """Least recently used plans. Two threads that miss at once may both plan; one plan is kept."""
+    """Plans by what they were asked for, and how often they were found."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._lock = threading.Lock()
-        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._lock = threading.Lock()  # of the counts
+        self._plans: Latest[Plan] = Latest(capacity)
         self._hits = self._misses = 0
         self.generation = 0
 
     def get(self, key: Any) -> Plan | None:
+        found = self._plans.find(key)
         with self._lock:
-            found = self._plans.get(key)
             if found is None:
                 self._misses += 1
             else:
                 self._hits += 1
-                self._plans.move_to_end(key)
-            return found
+        return found
 
     def keep(self, key: Any, made: Plan) -> Plan:
-        with self._lock:
-            kept = self._plans.setdefault(key, made)
-            while len(self._plans) > self._capacity:
-                self._plans.popitem(last=False)
-            return kept
+        return self._plans.keep(key, made)
 
     def count_hit(self) -> None:
         """A call found its plan without asking."""

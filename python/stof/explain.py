@@ -11,6 +11,7 @@ from ._native import json_of, library, structs
 from .arrays import int64_array
 from .errors import InvalidArgument, Unsupported
 from .values import whole
+from .native_plan import FULL_ALIGNMENT
 from .planning import Plan, mask_of, plan
 from .problem import Problem
 
@@ -79,7 +80,7 @@ def explain(
     *,
     compute_capability: int = 90,
     num_sms: int = 132,
-    pointer_alignment: int = 16,
+    pointer_alignment: int = FULL_ALIGNMENT,
     **problem: Any,
 ) -> Explanation:
     """What would run for plan(mask, **problem) on a GPU, without needing one; or for a Plan.

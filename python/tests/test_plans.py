@@ -15,6 +15,7 @@ import pytest
 import stof
 from stof import masks, native_plan, planning
 from stof.framework import Device
+from stof.latest import Latest
 
 SHAPE = dict(batch=1, num_heads=2, seq_q=40, head_dim=8, dtype="float32")
 
@@ -349,6 +350,17 @@ atexit.register(lambda: print(stof.plan("causal", **{ {**SHAPE, "seq_q": 20_000}
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "stof.Plan" in done.stdout, done.stderr
+
+
+def test_what_was_used_last_is_kept():
+    latest = Latest(2)
+    assert latest.get("a", lambda: 1) == 1 and latest.get("a", lambda: 9) == 1
+    latest.get("b", lambda: 2)
+    assert latest.find("a") == 1 and latest.keep("c", 3) == 3  # "b" goes
+    assert latest.find("b") is None and latest.all() == [1, 3] and len(latest) == 2
+    assert latest.keep("a", 9) == 1 and latest.all() == [3, 1]
+    latest.clear()
+    assert latest.all() == []
 
 
 def test_the_streams_used_last_keep_their_instances(monkeypatch):

@@ -9,41 +9,16 @@ import hashlib
 import itertools
 import threading
 from collections import OrderedDict
-from typing import Callable, Hashable
 
 import torch
 
 from .. import identity, masks
+from ..cache import MAX_PLANS
 from ..errors import InvalidArgument, Unsupported
+from ..latest import Latest
 
 # As many as stof.attention keeps plans. A step of decoding uses a few for each kind of layer.
-_CAPACITY = 256
-
-
-class _Recent:
-    """The last values used, by key."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._values: OrderedDict[Hashable, object] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, make: Callable[[], object]):
-        with self._lock:
-            found = self._values.get(key)
-            if found is not None:
-                self._values.move_to_end(key)
-                return found
-        made = make()
-        with self._lock:
-            made = self._values.setdefault(key, made)  # another thread's, where it was faster
-            self._values.move_to_end(key)
-            while len(self._values) > self._capacity:
-                self._values.popitem(last=False)
-        return made
-
-
-_masks = _Recent(_CAPACITY)
+_masks: Latest[masks.Mask] = Latest(MAX_PLANS)
 
 
 def mask_of(text: masks.Mask | str | None) -> masks.Mask | None:
@@ -120,11 +95,11 @@ _numbered_lock = threading.Lock()
 
 def number_of(mask: masks.Mask) -> int:
     """A number for a mask that is a result of a graph, which holds tensors only. It is used before
-    the graph ends; the last _CAPACITY numbers are known."""
+    the graph ends; the last MAX_PLANS numbers are known."""
     with _numbered_lock:
         number = next(_next_number)
         _numbered[number] = mask
-        while len(_numbered) > _CAPACITY:
+        while len(_numbered) > MAX_PLANS:
             _numbered.popitem(last=False)
         return number
 
@@ -134,7 +109,7 @@ def mask_of_number(number: int) -> masks.Mask:
         found = _numbered.get(number)
     if found is None:
         raise InvalidArgument(
-            f"bound: expected one of the last {_CAPACITY} results of stof::mask_from_values in "
+            f"bound: expected one of the last {MAX_PLANS} results of stof::mask_from_values in "
             f"this process, got {number}"
         )
     return found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict
 from typing import Any
 
 import torch
 
 from ... import masks
 from ...errors import InvalidArgument, StofError
+from ...latest import Latest
 from ...mask import Mask
 from .captured import captured_values
 from .evaluation import DenseMask, evaluate, evaluate_rows, explain_failure
@@ -32,25 +32,11 @@ class Shape:
     kv_len: int
 
 
-class Plans:
-    """The plans of one mask, by shape and options. The oldest goes first."""
+class Plans(Latest[Any]):
+    """The plans of one mask, by shape and options."""
 
     def __init__(self) -> None:
-        self._plans: OrderedDict[Any, Any] = OrderedDict()
-
-    def get(self, key: Any, build: Any) -> Any:
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = build()
-            if len(self._plans) > _MAX_PLANS:
-                self._plans.popitem(last=False)
-        return plan
-
-    def all(self) -> list[Any]:
-        return list(self._plans.values())
-
-    def clear(self) -> None:
-        self._plans.clear()
+        super().__init__(_MAX_PLANS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections import OrderedDict
 from typing import Any
 
 import torch
 
 from ...errors import InvalidArgument, StofError, Unsupported
+from ...latest import Latest
 from .block_mask import check_mod
 from .failures import reason, source_place
 from .resolving import Shape, check_extents
@@ -58,20 +58,16 @@ def trace(score_mod: Any, shape: Shape, device: torch.device) -> tuple[Traced | 
 
 # Scalars of the host that score_mods use on a GPU: copied when they change, not in every
 # call. Found by the user's tensor: its copy in a table's element type would be new in every call.
-_scalars: OrderedDict[tuple, tuple] = OrderedDict()
 _MAX_SCALARS = 64
+_scalars: Latest[tuple[torch.Tensor, torch.Tensor]] = Latest(_MAX_SCALARS)
 
 
 def _scalar_on(device: torch.device, scalar: torch.Tensor) -> torch.Tensor:
-    key = (state_of(scalar), device)
-    entry = _scalars.get(key)
-    if entry is None:
+    def copied() -> tuple[torch.Tensor, torch.Tensor]:
         refuse_in_capture(device, "score_mod")
-        entry = _scalars[key] = (scalar, as_table_dtype(scalar).to(device))
-        if len(_scalars) > _MAX_SCALARS:
-            _scalars.popitem(last=False)
-    _scalars.move_to_end(key)
-    return keep_if_recorded(entry, device)[1]
+        return scalar, as_table_dtype(scalar).to(device)
+
+    return keep_if_recorded(_scalars.get((state_of(scalar), device), copied), device)[1]
 
 
 def operand(name: str, table: torch.Tensor, device: torch.device) -> torch.Tensor:

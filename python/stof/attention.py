@@ -58,6 +58,9 @@ def attention(
     where lse is float32 [batch, heads, seq_q], natural log. A row that sees nothing gives 0 and
     -inf.
 
+    CUDA graphs that hold calls with equal masks, shapes and options share a plan's memory: replay
+    them one after another, or capture Plan.run() of a plan for each.
+
     Raises InvalidArgument naming argument, expected and got; Unsupported for what nothing here can
     honour, and for tensors that require gradients while these are enabled.
 

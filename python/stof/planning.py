@@ -107,8 +107,9 @@ class Plan:
     calling it is run().
 
     Immutable; threads may share it. Pickled as problem, mask and device, and planned again where it
-    is loaded. On a GPU it works on one stream at a time; a further stream, and the recording of a
-    CUDA graph, get an instance of their own (see docs/python.md).
+    is loaded. On a GPU it works on one stream at a time; a further stream, and the recording of
+    CUDA graphs, get an instance of their own. Graphs of one plan share that: replay them one after
+    another, or plan for each (see docs/python.md).
     """
 
     def __init__(

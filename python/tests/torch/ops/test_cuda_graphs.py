@@ -85,6 +85,41 @@ def test_a_graph_and_its_stream_share_nothing():
     assert_close(eager, expected(*other))
 
 
+def test_graphs_of_calls_alike_replay_in_turn():
+    operands = [qkv(seed=60), qkv(seed=70)]
+    warm(lambda: stof.attention(*operands[0], MASK))
+    recorded = [captured(lambda given=given: stof.attention(*given, MASK)) for given in operands]
+    for _ in range(3):
+        for _, out in recorded:
+            out.fill_(float("nan"))
+        for graph, _ in recorded:
+            graph.replay()
+        for (_, out), given in zip(recorded, operands):
+            assert_close(out, expected(*given))
+
+
+@pytest.mark.parametrize("seq_q, seq_kv", [(1000, 1000), (16, 8192)])
+def test_graphs_of_a_plan_each_replay_at_the_same_time(seq_q, seq_kv):
+    shape = dict(batch=1, num_heads=2, seq_q=seq_q, seq_kv=seq_kv, head_dim=64, return_lse=True)
+    recorded, wanted = [], []
+    for seed in (80, 90):
+        q, (_, k, v) = randn(1, 2, seq_q, 64, seed=seed), qkv(seq_kv, seed)
+        plan = stof.plan(stof.masks.all(), **shape, dtype=DTYPE, device=DEVICE)
+        warm(lambda plan=plan, given=(q, k, v): plan.run(*given))
+        recorded.append(captured(lambda plan=plan, given=(q, k, v): plan.run(*given)))
+        wanted.append(reference(q, k, v, torch.ones(seq_q, seq_kv, dtype=torch.bool)))
+    streams = [torch.cuda.Stream() for _ in recorded]
+    torch.cuda.synchronize()
+    for _ in range(20):
+        for stream, (graph, _) in zip(streams, recorded):
+            with torch.cuda.stream(stream):
+                graph.replay()
+    torch.cuda.synchronize()
+    for (_, got), want in zip(recorded, wanted):
+        for result, right in zip(got, want):
+            assert_close(result, right)
+
+
 def test_planning_while_capturing_says_what_to_do():
     q, k, v = qkv(seq=777)
     graph = torch.cuda.CUDAGraph()

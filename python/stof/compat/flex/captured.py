@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
+import collections
+import dis
 import enum
 import functools
+import re
 import sys
 import types
 from typing import Any
@@ -13,7 +17,10 @@ import torch
 
 # Numbers and the like: equal means interchangeable. Compared with their types, as 1 == True == 1.0.
 _VALUES = (bool, int, float, complex, str, bytes, range, type(None), type(...))
-_CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum)
+_CONSTANTS = (
+    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
+    numpy.dtype, numpy.ufunc, enum.Enum,
+)  # fmt: skip
 
 # Objects looked at per key. Beyond, a function counts as changed, so that its mask is made anew.
 _MAX_OBJECTS = 2000
@@ -23,6 +30,46 @@ _MAX_OBJECTS = 2000
 _LIBRARIES = frozenset(
     (*getattr(sys, "stdlib_module_names", sys.builtin_module_names), "builtins", "torch", "numpy")
 )
+
+
+# Of these, what has no state that a function could read, save the names of _STATE. The rest of the
+# standard library (os, time, random, threading) is read anew in every call.
+_STATELESS = frozenset(
+    "abc builtins cmath collections copy dataclasses enum fractions functools inspect itertools "
+    "math numbers numpy operator re string torch types typing".split()
+)
+_STATE = re.compile(
+    r"_*(get_|are_|current_|initial_seed|default_generator|rand|seed|backends|geterr)"
+    r"|_*is_\w*(enabled|available|initialized|capturing|set)|\w*_(count|allocated|reserved)"
+)
+_STATEFUL_BUILTINS = frozenset("__import__ eval exec globals input open vars".split())
+
+# Classes of C whose state is looked at below, or never changes. An object of another one, or of a
+# class derived from it, keeps what it knows where it is not seen: ctypes' numbers, weak references.
+_DESCRIPTORS = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+)
+_SEEN = frozenset(
+    (
+        object, dict, list, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict,
+        types.SimpleNamespace, torch.Size, slice, *_VALUES, *_DESCRIPTORS,
+        types.MemberDescriptorType, types.CodeType, types.GenericAlias, re.Pattern,
+        type(collections.namedtuple("_", "x").x),
+    )
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_of_c(kind: type) -> bool:
+    """Whether a class, its bases aside, has more to an object than attributes and slots."""
+    return kind not in _SEEN and any(
+        isinstance(member, _DESCRIPTORS) and name not in ("__dict__", "__weakref__")
+        or name == "__new__" and isinstance(member, types.BuiltinFunctionType)
+        for name, member in vars(kind).items()
+    )  # fmt: skip
 
 
 class _Same:
@@ -49,11 +96,27 @@ def captured_values(function: Any) -> Any:
     """Equal as long as what a function reads besides its arguments is the same numbers, and the
     same objects with the same attributes. Tensors count by identity here."""
     walk = _Walk()
-    return walk.value(function), walk.attributes_of_modules()
+    # What torch.tensor() and the like depend on.
+    defaults = torch.get_default_dtype(), torch.get_default_device()
+    return walk.value(function), walk.attributes_of_modules(), defaults
+
+
+def _has_state(module: Any, name: str = "") -> bool:
+    """Whether something of a library gives what may change from call to call."""
+    if not _is_library(module):
+        return False
+    first, *folders = module.split(".")
+    if first.lstrip("_") not in _STATELESS or "random" in folders:
+        return True
+    return _STATE.match(name) is not None
 
 
 def _is_library(module: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
+
+
+def _builtin(name: str) -> Any:
+    return getattr(builtins, name)
 
 
 def _words(code: Any) -> set[str]:
@@ -67,11 +130,19 @@ def _words(code: Any) -> set[str]:
     return words
 
 
+@functools.lru_cache(maxsize=1024)
+def _imports(code: Any) -> tuple[str, ...]:
+    """Names of the modules that a function, or one made inside of it, imports when it runs."""
+    own = [x.argval for x in dis.get_instructions(code) if x.opname == "IMPORT_NAME"]
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return (*own, *(name for c in inner for name in _imports(c)))
+
+
 class _Walk:
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}  # id -> which object it was: cycles end here
         self._words: set[str] = set()  # of all functions
-        self._modules: list[types.ModuleType] = []  # not of libraries
+        self._modules: list[types.ModuleType] = []
 
     def value(self, x: Any) -> Any:
         if type(x) in _VALUES:
@@ -102,7 +173,15 @@ class _Walk:
                 return tuple(parts)
             for module, name in new:
                 done.add((id(module), name))
-                parts.append((name, self.value(vars(module)[name])))
+                parts.append((name, self._attribute(module, name)))
+
+    def _attribute(self, module: types.ModuleType, name: str) -> Any:
+        x = vars(module)[name]
+        if not _is_library(module.__name__):
+            return self.value(x)
+        if _has_state(module.__name__, name):
+            return _changed()
+        return self.value(x) if isinstance(x, types.ModuleType) else _Same(x)
 
     def _values(self, xs: Any) -> Any:
         return tuple(map(self.value, xs))
@@ -118,10 +197,15 @@ class _Walk:
         if isinstance(x, functools.partial):
             return self._values((x.func, *x.args)), self._named(x.keywords)
         if isinstance(x, types.BuiltinFunctionType):
-            return self.value(x.__self__)
+            owner = x.__self__
+            module = owner.__name__ if isinstance(owner, types.ModuleType) else x.__module__
+            if _has_state(module, x.__name__) or x in map(_builtin, _STATEFUL_BUILTINS):
+                return _changed()
+            return None if isinstance(owner, types.ModuleType) else self.value(owner)
         if isinstance(x, types.ModuleType):
-            if not _is_library(x.__name__):
-                self._modules.append(x)
+            if _has_state(x.__name__):
+                return _changed()
+            self._modules.append(x)
             return ()
         if isinstance(x, type):
             return self._class(x)
@@ -137,9 +221,14 @@ class _Walk:
         parts = (_Same(x.__code__), *cells, *self._values(x.__defaults__ or ()))
         parts += (self._named(x.__kwdefaults__ or {}),)
         if _is_library(x.__module__):
-            return parts
+            return (*parts, _changed()) if _has_state(x.__module__, x.__name__) else parts
         words = _words(x.__code__)
         self._words |= words
+        parts += tuple(
+            self.value(sys.modules[name]) for name in _imports(x.__code__) if name in sys.modules
+        )
+        if any(word not in x.__globals__ for word in words & _STATEFUL_BUILTINS):
+            parts += (_changed(),)
         return (*parts, self._named({n: x.__globals__[n] for n in words if n in x.__globals__}))
 
     def _class(self, x: type) -> Any:
@@ -162,20 +251,16 @@ class _Walk:
             for name, member in vars(kind).items()
             if isinstance(member, types.MemberDescriptorType) and hasattr(x, name)
         ]
-        known = bool(slots)
+        if any(map(_is_of_c, type(x).__mro__)):
+            return _changed()
         if isinstance(x, dict):
-            known = True
             parts += [(self.value(key), self.value(item)) for key, item in x.items()]
         elif isinstance(x, (tuple, list)):
-            known = True
             parts += self._values(x)
         elif isinstance(x, (set, frozenset)):
-            known = True
             parts += self._values(sorted(x, key=repr))
         attributes = getattr(x, "__dict__", None)
         if isinstance(attributes, dict):
-            known = True
             parts.append(self._named(attributes))
         parts.append(self._named({name: getattr(x, name) for name in slots}))
-        # Without any of these its state is out of sight (an iterator, a generator), save of none.
-        return tuple(parts) if known or type(x) is object else _changed()
+        return tuple(parts)

@@ -1,10 +1,14 @@
 """Evaluated mask_mods: everything that a function reads may change between calls."""
 
 import collections
+import contextvars
+import ctypes
 import dataclasses
 import functools
+import os
 import types
 import warnings
+import weakref
 
 import numpy
 import pytest
@@ -13,6 +17,7 @@ import torch
 from comparing import DEVICE
 from flexing import pairs, torch_pairs
 from stof.compat.flex import TraceWarning, and_masks, create_block_mask
+from stof.compat.flex.captured import captured_values
 from zoo import Case, causal_mod, on_device
 
 pytestmark = pytest.mark.filterwarnings("ignore::stof.compat.flex.TraceWarning")
@@ -176,15 +181,6 @@ def element_of_an_array():
     return lambda b, h, q, kv: q * float(numbers[0]) >= kv, set_to
 
 
-def out_of_sight():
-    numbers = collections.deque([0.5])
-
-    def set_to(value):
-        numbers[0] = value
-
-    return lambda b, h, q, kv: q * numbers[0] >= kv, set_to
-
-
 def item_of_a_dict():
     return by_dict, lambda value: table_of_numbers.update(factor=value)
 
@@ -195,6 +191,82 @@ def a_default():
 
 def a_default_of_a_keyword():
     return by_keyword, lambda value: by_keyword.__kwdefaults__.update(factor=value)
+
+
+def by_environment(b, h, q, kv):
+    return q * float(os.environ["STOF_TEST_FACTOR"]) >= kv
+
+
+def by_imported_environment(b, h, q, kv):
+    import os as system
+
+    return q * float(system.getenv("STOF_TEST_FACTOR")) >= kv
+
+
+def by_default_dtype(b, h, q, kv):
+    return q * (0.25 if torch.get_default_dtype() == torch.float64 else 1.0) >= kv
+
+
+def by_constant(b, h, q, kv):
+    """1/3 in float32 is more than in float64."""
+    return torch.tensor(1.0 / 3.0).double() * 3 * (q + 1) > kv + 1
+
+
+def set_environment(value):
+    os.environ["STOF_TEST_FACTOR"] = str(value)
+
+
+def set_dtype(value):
+    torch.set_default_dtype(torch.float64 if value == 0.25 else torch.float32)
+
+
+class Numbers(collections.deque):
+    """Has attributes as well as what deque keeps out of sight."""
+
+
+context = contextvars.ContextVar("context")
+
+
+def _of_deque(kind):
+    numbers = kind([0.5])
+    return lambda b, h, q, kv: q * numbers[0] >= kv, lambda x: numbers.__setitem__(0, x)
+
+
+def _of_ctypes():
+    number = ctypes.c_float(0.5)
+    return lambda b, h, q, kv: q * number.value >= kv, change(number, "value")
+
+
+def _of_a_reference():
+    numbers = Scaled()
+    reference = weakref.ref(numbers)
+    return lambda b, h, q, kv: q * reference().factor >= kv, change(numbers)
+
+
+def _of_a_captured_function(get):
+    return lambda b, h, q, kv: q * float(get("STOF_TEST_FACTOR")) >= kv, set_environment
+
+
+OUT_OF_SIGHT = {
+    "deque": lambda: _of_deque(collections.deque),
+    "derived": lambda: _of_deque(Numbers),
+    "ctypes": _of_ctypes,
+    "weakref": _of_a_reference,
+    "context": lambda: (lambda b, h, q, kv: q * context.get() >= kv, context.set),
+    "environment": lambda: (by_environment, set_environment),
+    "imported": lambda: (by_imported_environment, set_environment),
+    "getenv": lambda: _of_a_captured_function(os.getenv),
+    "method": lambda: _of_a_captured_function(os.environ.get),
+    "dtype": lambda: (by_default_dtype, set_dtype),
+    "constant": lambda: (by_constant, set_dtype),
+}
+
+
+@pytest.fixture
+def same_defaults(monkeypatch):
+    monkeypatch.setenv("STOF_TEST_FACTOR", "0.5")
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 SEEN = {
@@ -223,9 +295,9 @@ for _make in (
     SEEN[_make.__name__] = _make
 
 
-@pytest.mark.parametrize("name", [*SEEN, "out_of_sight"])
-def test_changes_are_seen(name):
-    mod, set_to = (SEEN.get(name) or out_of_sight)()
+@pytest.mark.parametrize("name", [*SEEN, *OUT_OF_SIGHT])
+def test_changes_are_seen(name, same_defaults):
+    mod, set_to = (SEEN.get(name) or OUT_OF_SIGHT[name])()
     set_to(0.5)
     block_mask = create_block_mask(mod, None, None, 20, 20, device=DEVICE)
     for factor in (0.5, 1.0, 0.25):
@@ -246,6 +318,30 @@ def test_evaluated_once_while_nothing_changes(name):
         warnings.simplefilter("error", TraceWarning)
         pairs(block_mask)
     assert block_mask.resolver.current is first
+
+
+class Listed(list):
+    pass
+
+
+def by_functions(b, h, q, kv):
+    wide = torch.nn.functional.relu(q.to(torch.float32)) * numpy.sin(1.0)
+    return (wide >= kv) | torch.is_tensor(q) & (kv == len(Listed([1, 2])))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"a": [1], "b": {2}}, Listed([1]), collections.OrderedDict(a=1), torch.Size([2]), object(),
+        collections.defaultdict(list, a=[1]), torch.finfo(torch.float32), numpy.dtype("int32"),
+        collections.namedtuple("Pair", "first second")(1, [2]), torch.nn.Linear(2, 2), numpy.sin,
+        torch.sin, torch.Tensor.sum, "ab".join, types.SimpleNamespace(a=1), by_functions, torch, len,
+    ],
+    ids=lambda held: type(held).__name__,
+)  # fmt: skip
+def test_what_is_known_to_stay(held):
+    mod = lambda b, h, q, kv: (q * 0.5 >= kv) | (held is None)  # noqa: E731
+    assert captured_values(mod) == captured_values(mod)
 
 
 def test_objects_that_hold_each_other():

@@ -10,13 +10,13 @@ from .cache import plans, recent
 from .mask import Mask
 from .other_names import refuse
 from .planning import Plan, plan as make_plan
-from .problem import PositionBias, scale_and_softcap
+from .problem import PositionBias, Problem, scale_and_softcap
 from .requests import Request, adopted, check_alike, check_heads, everything, handed_back
 from .values import truth
 
 
 #: scale, enable_gqa, alignment, softcap and return_lse where the caller says nothing.
-_DEFAULTS = (None, False, "top_left", 0.0, False)
+_DEFAULTS = (Problem.scale, False, Problem.alignment, Problem.softcap, Problem.return_lse)
 
 
 def attention(

@@ -8,7 +8,7 @@ from typing import Any, Sequence
 
 from ._native import structs
 from .arrays import framework_of, native_tensor
-from .framework import Device, Framework, View
+from .framework import Device, Framework, View, check_place
 from .errors import InvalidArgument
 from .problem import ATTENTION_DTYPES, Problem
 
@@ -72,11 +72,7 @@ def _order_hint(expected: tuple[int, ...], got: tuple[int, ...], name: str) -> s
 
 
 def _check_one(view: View, name: str, shape: tuple[int, ...], dtype: int, device: Device) -> None:
-    if view.device != device:
-        raise InvalidArgument(
-            f"{name}: expected memory of {device}, where the plan runs, got {view.device}; move it "
-            "there, or plan for its device"
-        )
+    check_place(name, view.device, device, "move it there, or plan for its device")
     if view.dtype != dtype:
         raise InvalidArgument(
             f"{name}: expected dtype {structs.DTYPE_NAMES[dtype]}, got {view.dtype_name}; convert it, "
@@ -147,11 +143,7 @@ def _extra_views(
 
 def _extra_view(framework: Framework, array: Any, name: str, device: Device) -> View:
     view = _view(framework, array, name)
-    if view.device != device:
-        raise InvalidArgument(
-            f"{name}: expected memory of {device}, where the plan runs, got {view.device}; move it "
-            "there"
-        )
+    check_place(name, view.device, device)
     return view
 
 

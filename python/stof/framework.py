@@ -91,6 +91,14 @@ class Framework:
         raise NotImplementedError
 
 
+def check_place(name: str, got: Any, expected: Any, do: str = "move it there") -> None:
+    """Where an operand's memory is, against where the plan runs: both Devices, or both torch's."""
+    if got != expected:
+        raise InvalidArgument(
+            f"{name}: expected memory of {expected}, where the plan runs, got {got}; {do}"
+        )
+
+
 def dtype_error(argument: str, got: object) -> InvalidArgument:
     return InvalidArgument(
         f"{argument}: expected a plain numeric or boolean element type in this machine's byte "

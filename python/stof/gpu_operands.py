@@ -7,7 +7,7 @@ from typing import Any
 
 from ._native import encoded, library, structs
 from .arrays import device_of, native_tensor, torch_framework
-from .framework import Device, View
+from .framework import Device, View, check_place
 from .errors import InvalidArgument, Unsupported
 
 
@@ -62,11 +62,7 @@ def view_of(array: Any, name: str, device: Device) -> View:
             f"{name}: expected a torch tensor on {device}, got {type(array).__name__}"
         )
     view: View = torch.view(array, name)
-    if view.device != device:
-        raise InvalidArgument(
-            f"{name}: expected memory of {device}, where the plan runs, got {view.device}; move it "
-            "there"
-        )
+    check_place(name, view.device, device)
     return view
 
 

@@ -45,14 +45,7 @@ class PositionBias:
         buckets = whole(value.num_buckets, "position_bias.num_buckets")
         distance = whole(value.max_distance, "position_bias.max_distance")
         if value.table is not None:
-            extents = shape_of(value.table)
-            if extents is None or len(extents) != 2 or (buckets and extents[0] != buckets):
-                got = type(value.table).__name__ if extents is None else list(extents)
-                raise InvalidArgument(
-                    f"position_bias.table: expected shape [{buckets or 'num_buckets'}, num_heads], got "
-                    f"{got}"
-                )
-            buckets = int(extents[0])
+            buckets = int(rows_of_table(value.table, buckets))
         if buckets <= 0:
             raise InvalidArgument(
                 f"position_bias.num_buckets: expected at least 2, got {buckets}; give it or the table"
@@ -61,6 +54,18 @@ class PositionBias:
 
     def __post_init__(self) -> None:
         truth(self.bidirectional, "position_bias.bidirectional")
+
+
+def rows_of_table(table: Any, num_buckets: int) -> int:
+    """Rows of a PositionBias's table, which are num_buckets unless that is 0, not said."""
+    extents = shape_of(table)
+    if extents is None or len(extents) != 2 or (num_buckets and extents[0] != num_buckets):
+        got = type(table).__name__ if extents is None else list(extents)
+        raise InvalidArgument(
+            f"position_bias.table: expected shape [{num_buckets or 'num_buckets'}, num_heads], got "
+            f"{got}"
+        )
+    return extents[0]
 
 
 def _number(value: Any, name: str) -> float:

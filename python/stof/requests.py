@@ -12,11 +12,15 @@ from .errors import InvalidArgument
 from .framework import Framework
 from .mask import Mask
 from .planning import Plan, mask_of
-from .problem import ATTENTION_DTYPES, PositionBias
+from .problem import ATTENTION_DTYPES, PositionBias, Problem
 from .score import ScoreMod
 from .values import choice
 
-_DEFAULTS = dict(alignment="top_left", softcap=0.0, return_lse=False)  # of the others None
+#: Of q, k and v, by their number of dimensions.
+LAYOUTS = {4: "[batch, heads, seq, head_dim]", 3: "[rows, heads, head_dim]"}
+_DEFAULTS = {
+    name: getattr(Problem, name) for name in ("scale", "alignment", "softcap", "return_lse")
+}
 
 _EVERYTHING: Mask | None = None
 
@@ -36,12 +40,11 @@ def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) 
         except AttributeError:
             shape = None
         if shape is None or len(shape) != rank:
-            layout = "[batch, heads, seq, head_dim]" if rank == 4 else "[rows, heads, head_dim]"
             got = type(array).__name__ if shape is None else f"shape {list(shape)}"
             hint = ""
             if rank == 4 and shape is not None and len(shape) == 3:
                 hint = f"; give it a batch dimension: {name}[None], or a head dimension: {name}[:, None]"
-            raise InvalidArgument(f"{name}: expected {layout}, got {got}{hint}")
+            raise InvalidArgument(f"{name}: expected {LAYOUTS[rank]}, got {got}{hint}")
     if q.shape[axis] != k.shape[axis] and not enable_gqa:
         hint = "; pass enable_gqa=True if heads of k and v serve several of q"
         if rank == 4 and q.shape[2] == k.shape[2] and q.shape[1] > q.shape[2]:
@@ -74,7 +77,6 @@ def check_alike(framework: Framework, q: Any, k: Any, v: Any) -> None:
             f"{', '.join(others)}: expected arrays of {framework.name} like q, got {kind}; convert "
             f"{' and '.join(others)}, or q"
         )
-    extents = {4: "[batch, heads, seq, head_dim]", 3: "[rows, heads, head_dim]"}
     expected_k = [*k.shape[:-1], q.shape[-1]]
     if q.ndim == 4:
         expected_k[0] = q.shape[0]
@@ -83,7 +85,7 @@ def check_alike(framework: Framework, q: Any, k: Any, v: Any) -> None:
         if list(array.shape) != expected:
             raise InvalidArgument(
                 f"{name}: expected shape {expected}, got {list(array.shape)}; the layout is "
-                f"{extents[q.ndim]}"
+                f"{LAYOUTS[q.ndim]}"
             )
         code = framework.dtype_code(array.dtype, name)
         if code != wanted:

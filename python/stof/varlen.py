@@ -152,8 +152,8 @@ def varlen_attention(
         return torch_ops.varlen_attention(q, k, v, *rows, mask, enable_gqa=enable_gqa, **given)
     if framework is None:
         taken = adopted(q=q, k=k, v=v, score_mod=score_mod, **given)
-        rows = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv, mask=mask)
-        return handed_back(varlen_attention(**taken, **rows, enable_gqa=enable_gqa, plan=plan), q)
+        packed = dict(cu_seqlens_q=cu_seqlens_q, cu_seqlens_kv=cu_seqlens_kv, mask=mask)
+        return handed_back(varlen_attention(**taken, **packed, enable_gqa=enable_gqa, plan=plan), q)
     if plan is None and framework.is_autocast():
         from . import torch_ops
 

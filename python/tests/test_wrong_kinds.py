@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import stof
 from stof import masks
+from stof.problem import Problem
 
 WRONG = (
     None, True, 0, 3, -1, 2**70, 1.5, float("nan"), "", "x", b"", [], [[]], ["x"], [None], {},
@@ -63,8 +64,6 @@ def names_of(function, given):
     own = [p.name for p in keywords if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     if function is stof.explain:
         own += [n for n in inspect.signature(stof.plan).parameters if n not in ("mask", "device")]
-    if function in (stof.attention, stof.varlen_attention):
-        own = [name for name in own if name not in ("enable_gqa", "return_lse")]
     return own
 
 
@@ -150,3 +149,19 @@ def test_lengths_may_be_numpy_s_numbers():
 def test_booleans_beyond_memory_are_refused():
     with pytest.raises(stof.OutOfMemory, match="expected booleans .* that fit in memory"):
         CAUSAL.to_dense(2**40, 2**40)
+
+
+def test_options_have_the_same_defaults_everywhere():
+    takers = (
+        stof.plan,
+        stof.varlen_plan,
+        stof.attention,
+        stof.varlen_attention,
+        Problem,
+        Problem.make,
+    )
+    for name in ("scale", "softcap", "alignment", "return_lse", "position_bias", "score_mod"):
+        given = [*takers, stof.DecodePlan, stof.BlockListPlan]
+        signatures = (inspect.signature(taker).parameters for taker in given)
+        defaults = {taken[name].default for taken in signatures if name in taken}
+        assert defaults == {getattr(Problem, name)}, name

@@ -11,7 +11,9 @@ from typing import Any, Sequence
 import torch
 
 from ..errors import InvalidArgument, Unsupported
+from ..framework import check_place
 from ..mask import Mask
+from ..problem import rows_of_table
 from ..requests import check_heads, position_table
 from ..score import ScoreMod
 from ..torch_arrays import check_nested
@@ -41,10 +43,7 @@ def _check_tensors(**operands: Any) -> None:
 
 def _check_written(name: str, given: torch.Tensor, result: torch.Tensor) -> None:
     """copy_() would convert and broadcast."""
-    if given.device != result.device:
-        raise InvalidArgument(
-            f"{name}: expected memory of {result.device}, where the plan runs, got {given.device}"
-        )
+    check_place(name, given.device, result.device)
     if given.dtype != result.dtype:
         raise InvalidArgument(
             f"{name}: expected dtype {result.dtype}, got {given.dtype}; convert it, or plan for "
@@ -79,12 +78,7 @@ def _position(position_bias: Any) -> tuple[Any, int, bool]:
         return None, 0, True
     table = position_table(position_bias)
     _check_tensors(**{"position_bias.table": table})
-    buckets = whole(position_bias.num_buckets, "position_bias.num_buckets")
-    if table.dim() != 2 or (buckets and table.shape[0] != buckets):
-        raise InvalidArgument(
-            f"position_bias.table: expected shape [{buckets or 'num_buckets'}, num_heads], got "
-            f"{list(table.shape)}"
-        )
+    rows_of_table(table, whole(position_bias.num_buckets, "position_bias.num_buckets"))
     distance = whole(position_bias.max_distance, "position_bias.max_distance")
     return _operands(table)[0], distance, position_bias.bidirectional
 

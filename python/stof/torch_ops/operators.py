@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .. import identity
 from ..errors import InvalidArgument, Unsupported
+from ..requests import LAYOUTS
 from ..torch_arrays import NO_GRADIENTS
 from . import resolved
 
@@ -50,8 +51,9 @@ def _promised(q: Tensor, v: Tensor, return_lse: bool, lse_shape: Any) -> Result:
 def _expect_rank(rank: int, **tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         if tensor.dim() != rank:
-            what = "[batch, heads, tokens, head_dim]" if rank == 4 else "[tokens, heads, head_dim]"
-            raise InvalidArgument(f"{name}: expected {what}, got shape {list(tensor.shape)}")
+            raise InvalidArgument(
+                f"{name}: expected {LAYOUTS[rank]}, got shape {list(tensor.shape)}"
+            )
 
 
 def _refuse_gradients(op: Any) -> None:

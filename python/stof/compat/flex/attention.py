@@ -16,6 +16,7 @@ from ...calls import prepare
 from ...errors import InvalidArgument, Unsupported
 from ...mask import Mask
 from ...planning import plan as make_plan
+from ...requests import LAYOUTS
 from ...score import ScoreMod
 from ...torch_arrays import check_nested
 from ...torch_ops.autocast import lowered
@@ -37,9 +38,7 @@ def _check_inputs(query: Any, key: Any, value: Any, block_mask: Any, enable_gqa:
             check_nested(tensor, name)
         if not isinstance(tensor, torch.Tensor) or tensor.dim() != 4:
             got = list(tensor.shape) if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-            raise InvalidArgument(
-                f"{name}: expected a tensor [batch, heads, length, head_dim], got {got}"
-            )
+            raise InvalidArgument(f"{name}: expected a tensor {LAYOUTS[4]}, got {got}")
         if tensor.device != query.device:
             raise InvalidArgument(
                 f"{name}: expected a tensor on {query.device} like query, got one on "
@@ -204,7 +203,9 @@ def _check_as_a_plan_does(problem: dict[str, Any], query: Any, key: Any, value: 
     assert framework is not None
     framework.check_operands(dict(q=query, k=key, v=value))
     checked = _everything.plans.get((*problem.values(), "checks"), build).problem
-    prepare(checked, device_of(query.device), framework, (query, key, value), None, None, (None,) * 4)
+    prepare(
+        checked, device_of(query.device), framework, (query, key, value), None, None, (None,) * 4
+    )
 
 
 @_outside_of_graphs

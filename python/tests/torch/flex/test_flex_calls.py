@@ -211,7 +211,7 @@ def refused(match, error=InvalidArgument, **changes):
 
 def test_wrong_arguments_of_flex_attention():
     refused(
-        r"query: expected a tensor \[batch, heads, length, head_dim\], got \[2, 33, 16\]",
+        r"query: expected a tensor \[batch, heads, seq, head_dim\], got \[2, 33, 16\]",
         query=randn(2, 33, 16),
     )
     refused(

@@ -64,12 +64,17 @@ double distance(const Record& record, std::int64_t rows) {
   return std::abs(std::log(static_cast<double>(record.rows) / static_cast<double>(rows)));
 }
 
+/// Beyond the tuned numbers of rows a scheme is used for so many times more or fewer: tiles and
+/// kernels that are right for 8 rows are many times too slow for 4096, which the rules know.
+constexpr double kMaxRowsRatio = 4;
+
 /// Picks the record that fits best, remembering why one did not fit.
 struct Picker {
   std::int64_t rows;
   const std::string& batch;
   std::optional<FoundRecord> found;
   std::optional<Mismatch> refused;
+  std::int64_t fewest = 0, most = 0;  ///< rows of all that fit
 
   /// Those offered first win among equals.
   void offer(const Record& record, const Environment& wanted, bool shipped) {
@@ -78,12 +83,20 @@ struct Picker {
       if (!refused) refused = std::move(differs);
       return;
     }
-    const auto rank = [&](const Record& r, bool soft) {
-      return std::tuple(distance(r, rows), r.batch != batch, soft);
+    fewest = found ? std::min(fewest, record.rows) : record.rows;
+    most = std::max(most, record.rows);
+    FoundRecord next{record, std::move(differs), shipped};
+    const auto rank = [&](const FoundRecord& f) {
+      return std::tuple(distance(f.record, rows), f.record.batch != batch, f.shipped,
+                        f.soft.has_value());
     };
-    if (found && rank(found->record, found->soft.has_value()) <= rank(record, differs.has_value()))
-      return;
-    found = FoundRecord{record, std::move(differs), shipped};
+    if (!found || rank(next) < rank(*found)) found = std::move(next);
+  }
+
+  /// Whether what was found says nothing of so many rows.
+  bool too_far() const {
+    const bool between = fewest <= rows && rows <= most;
+    return found && !between && distance(found->record, rows) > std::log(kMaxRowsRatio);
   }
 };
 
@@ -142,12 +155,16 @@ Database Database::snapshot(RecordKind kind, const std::string& key) const {
 std::optional<FoundRecord> Database::find(RecordKind kind, const std::string& key,
                                           const Environment& environment, std::int64_t rows,
                                           const std::string& batch, bool warn) const {
-  Picker picker{rows, batch, std::nullopt, std::nullopt};
+  Picker picker{rows, batch, std::nullopt, std::nullopt, 0, 0};
   for (const Record& record : read(kind, key)) picker.offer(record, environment, false);
-  if (!picker.found)
-    for (const Record& record : shipped_)
-      if (record.kind == kind && record.key == key)
-        picker.offer(record, for_shipped_records(environment), true);
+  for (const Record& record : shipped_)
+    if (record.kind == kind && record.key == key)
+      picker.offer(record, for_shipped_records(environment), true);
+  if (picker.too_far()) {
+    log_info("tuning record {} is for {} rows, too far from {}", key, picker.found->record.rows,
+             rows);
+    return std::nullopt;
+  }
   if (warn && !picker.found && picker.refused)
     log_warn("tuning record {} is ignored: {}; stof tune makes one for this machine", key,
              picker.refused->text());

@@ -34,9 +34,10 @@ class Database {
   static Database standard();
 
   /// The record of that key for this environment; of schemes the one tuned for the nearest number
-  /// of rows, and of several for that number the one of the same batch_key(). Where there are only
-  /// records of other environments, one line of warning names the field that differs; a damaged one
-  /// is passed over with one line.
+  /// of rows, and of several for that number the one of the same batch_key(); none where all are
+  /// for fewer rows or all for more, by more than four times. Where there are only records of other
+  /// environments, one line of warning names the field that differs; a damaged one is passed over
+  /// with one line.
   std::optional<FoundRecord> find(RecordKind kind, const std::string& key,
                                   const Environment& environment, std::int64_t rows = 0,
                                   const std::string& batch = "", bool warn = true) const;

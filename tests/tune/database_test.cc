@@ -214,9 +214,12 @@ TEST_F(TuningDatabase, TakesTheNearestNumberOfRows) {
     database.store(record);
   }
   for (const auto& [wanted, expected] :
-       {std::pair(1, 128), std::pair(700, 128), std::pair(800, 4096), std::pair(1 << 20, 32768)})
+       {std::pair(32, 128), std::pair(700, 128), std::pair(800, 4096), std::pair(1 << 17, 32768)})
     EXPECT_EQ(database.find(RecordKind::kScheme, kOther, environment(), wanted)->record.rows,
               expected);
+  // Far outside of what was tuned, the rules know better.
+  for (const std::int64_t far : {1, 31, (1 << 17) + 1, 1 << 20})
+    EXPECT_FALSE(database.find(RecordKind::kScheme, kOther, environment(), far).has_value()) << far;
 }
 
 TEST_F(TuningDatabase, KeepsARecordAMaskAndItsLengths) {
@@ -313,6 +316,13 @@ TEST(TuningArchive, ShipsRecordsThatGiveWayToTheUsers) {
   mine.choice.family = "cublaslt";
   database.store(mine);
   EXPECT_FALSE(database.find(RecordKind::kSegment, kKey, environment())->shipped);
+  // Of schemes the nearest, whosever it is.
+  const Database both(folder, {make_archive({scheme_record()})});
+  Record few = scheme_record();
+  few.rows = 128;
+  both.store(few);
+  EXPECT_TRUE(both.find(RecordKind::kScheme, kOther, environment(), 4000)->shipped);
+  EXPECT_FALSE(both.find(RecordKind::kScheme, kOther, environment(), 130)->shipped);
   std::filesystem::remove_all(folder);
 }
 

@@ -102,14 +102,14 @@ double parse_budget(const std::string& option, const std::string& text) {
 tune::TuneResult tune_model(const ModelArguments& arguments, double budget_seconds,
                             const tune::Database& database, const Program& program) {
   const tune::Stopwatch watch;
+  interrupted = false;
+  std::signal(SIGINT, note_interrupt);
   tune::TuneOptions tuning;
   tuning.budget_seconds = budget_seconds;
   const tune::TuningProblem problem = load_problem(arguments);
   tune::Worker worker(tune::execute_child(worker_command(arguments)), {});
   tuning.spent_seconds = watch.seconds();
 
-  interrupted = false;
-  std::signal(SIGINT, note_interrupt);
   tuning.stop = [] { return interrupted.load(); };
   ProgressLine line(program.quiet);
   tuning.progress = [&](const tune::Progress& progress) { line.show(progress_line(progress)); };

@@ -9,7 +9,8 @@
 #include <sstream>
 
 #include "cli/program.h"
-#include "core/env.h"
+#include "model/temporary_folder.h"
+#include "model/tiny_bert.h"
 
 namespace stof::cli {
 namespace {
@@ -143,13 +144,12 @@ TEST_F(TuneCommand, SaysWhatIsWrong) {
 }
 
 TEST_F(TuneCommand, RunTunesWhatIsMissingOnce) {
-  ::unsetenv("STOF_CACHE");
-  const std::string model = cache_folder() + "/models/all-minilm-l6-v2";
-  ::setenv("STOF_CACHE", (folder_ / "cache").c_str(), 1);
+  const model::TemporaryFolder checkpoint;
+  model::TinyBert().write(checkpoint);
   const auto run = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"run",     "one",       "two",    "three texts",
-                                          "--model", model,       "--json", "--device",
-                                          "cpu",     "--threads", "1",      "--timing"};
+    std::vector<std::string> arguments = {"run",     "a b c",           "d e",    "f g h i j",
+                                          "--model", checkpoint.path(), "--json", "--device",
+                                          "cpu",     "--threads",       "1",      "--timing"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_stof(arguments);
   };
@@ -157,11 +157,11 @@ TEST_F(TuneCommand, RunTunesWhatIsMissingOnce) {
   ASSERT_EQ(untuned.exit_code, 0) << untuned.err;
   EXPECT_THAT(untuned.err, HasSubstr("weights loaded in "));
   EXPECT_THAT(untuned.err, HasSubstr(" s, first result "));
-  const Finished first = run({"--tune", "on", "--tune-budget", "6s"});
+  const Finished first = run({"--tune", "on", "--tune-budget", "1m"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.err, HasSubstr("tuned for 16 rows in "));
   EXPECT_THAT(run_stof({"cache", "verify"}).out, Not(HasSubstr("\n0 tuning records")));
-  const Finished second = run({"--tune", "on", "--tune-budget", "6s"});
+  const Finished second = run({"--tune", "on", "--tune-budget", "1m"});
   EXPECT_THAT(second.err, Not(HasSubstr("tuned for")));
   EXPECT_EQ(second.exit_code, 0) << second.err;
   // Whatever runs them, the numbers are the same but for their last digits.

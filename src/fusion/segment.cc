@@ -244,8 +244,10 @@ std::vector<Segment> decode(const Graph& graph, const Scheme& scheme, const Limi
     const int layer = graph.op(i).layer;
     if (layer == kNoId) {
       OperatorId last = i;
+      // As the initial scheme: not over a product, which not every backend runs behind a norm or
+      // another product, and nothing takes these segments apart.
       while (last + 1 < graph.num_operators() && graph.op(last + 1).layer == kNoId &&
-             legality(graph, i, last + 1, limits).empty())
+             graph.op(last + 1).op != Op::kMatmul && legality(graph, i, last + 1, limits).empty())
         ++last;
       segments.push_back(make_segment(graph, i, last, limits));
       i = last + 1;

@@ -10,8 +10,8 @@ Value = TypeVar("Value")
 
 
 class Latest(Generic[Value]):
-    """At most `capacity` values; the one that was not used for longest goes first. Safe from several
-    threads: two that miss at once may both make a value, of which one is kept."""
+    """At most `capacity` values; the one that was not used for longest goes first. Safe from
+    several threads: two that miss at once may both make a value, of which one is kept."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -25,7 +25,8 @@ from .problem import Problem
 FULL_ALIGNMENT = 16
 #: Pairs from which on planning on the CPU may be interrupted.
 _LONG = 1 << 24
-#: Streams whose instances are kept, those last used; torch hands out 32 streams a device and priority.
+#: Streams whose instances are kept, those last used; torch hands out 32 streams a device and
+#: priority.
 _MAX_STREAMS = 32
 
 

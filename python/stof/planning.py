@@ -390,8 +390,8 @@ class Plan:
         return int(self._run(instance.handle, *call.arguments))
 
     def _run_adopted(self, operands: dict[str, Any], how: dict[str, Any]) -> Any:
-        """Objects of other libraries, by DLPack. They are taken and handed back while the stream that
-        runs is torch's current one: it waits for theirs, and theirs for it."""
+        """Objects of other libraries, by DLPack. They are taken and handed back while the stream
+        that runs is torch's current one: it waits for theirs, and theirs for it."""
         if self._device != CPU and how["stream"] is not None:
             import_torch(operands["q"], "q")
             with stream_scope(self._device, how["stream"]):

@@ -59,12 +59,12 @@ def varlen_plan(
     score_mod: Any = None,
     kernel: str | None = None,
 ) -> Plan:
-    """Plans attention of packed sequences: sequence i owns rows cu_seqlens_q[i] to cu_seqlens_q[i+1] of
-    q and out, likewise cu_seqlens_kv (default: the same) of k and v. Plan.run() takes them as [rows,
-    heads, head_dim].
+    """Plans attention of packed sequences: sequence i owns rows cu_seqlens_q[i] to
+    cu_seqlens_q[i+1] of q and out, likewise cu_seqlens_kv (default: the same) of k and v.
+    Plan.run() takes them as [rows, heads, head_dim].
 
-    mask: a stof.Mask, its text or None; it is applied to each sequence with the sequence's own lengths
-    and number as batch entry. The options are those of plan().
+    mask: a stof.Mask, its text or None; it is applied to each sequence with the sequence's own
+    lengths and number as batch entry. The options are those of plan().
 
     Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """
@@ -109,13 +109,15 @@ def varlen_attention(
 ) -> Any:
     """Attention of packed sequences; each sees itself only, under the mask with its own lengths.
 
-    q [rows, heads, head_dim], k [rows_kv, heads_kv, head_dim], v [rows_kv, heads_kv, head_dim_v]: NumPy
-    arrays, torch tensors, or objects with __dlpack__. cu_seqlens_q and cu_seqlens_kv (default: the same): [sequences + 1]
-    integers ascending from 0; those on a GPU are read by the host, which waits: keep a varlen_plan()
-    where that matters. A mask that differs between batch entries gives entry i to sequence i. The
-    options mean what they mean for attention(); there is no bias tensor here.
+    q [rows, heads, head_dim], k [rows_kv, heads_kv, head_dim], v [rows_kv, heads_kv, head_dim_v]:
+    NumPy arrays, torch tensors, or objects with __dlpack__. cu_seqlens_q and cu_seqlens_kv
+    (default: the same): [sequences + 1] integers ascending from 0; those on a GPU are read by the
+    host, which waits: keep a varlen_plan() where that matters. A mask that differs between batch
+    entries gives entry i to sequence i. The options mean what they mean for attention(); there is
+    no bias tensor here.
 
-    Returns [rows, heads, head_dim_v], or with return_lse (out, lse) where lse is float32 [heads, rows].
+    Returns [rows, heads, head_dim_v], or with return_lse (out, lse) where lse is float32 [heads,
+    rows].
 
     Raises InvalidArgument naming argument, expected and got; Unsupported for what nothing here can
     honour, and for tensors that require gradients while these are enabled.

@@ -23,7 +23,8 @@ from .autocast import lowered
 
 
 def _operands(*tensors: Any) -> tuple[Any, ...]:
-    """Where gradients are off nothing requires any; torch 2.4 does not tell operators that they are."""
+    """Where gradients are off nothing requires any; torch 2.4 does not tell operators that they
+    are."""
     if torch.is_grad_enabled():
         return tensors
     return tuple(x if x is None or not x.requires_grad else x.detach() for x in tensors)

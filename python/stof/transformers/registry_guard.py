@@ -28,8 +28,8 @@ def _has_own_attention(module: Any) -> bool:
 
 
 def _warn_of_mask(config: Any, attn_implementation: Any, name: str) -> None:
-    """Where the config has a sparse mask that this attention, a name or a dict of sub-configs' names,
-    ignores."""
+    """Where the config has a sparse mask that this attention, a name or a dict of sub-configs'
+    names, ignores."""
     mask = getattr(config, "stof_mask", None)
     if mask is None or isinstance(attn_implementation, dict) or attn_implementation == name:
         return

@@ -52,11 +52,11 @@ def sparse_mask(mask: Any) -> Iterator[None]:
     """Within the block, models with the "stof" attention see `mask` (a stof.Mask or its text) too.
 
     It is joined by & with each model's own mask and with config.stof_mask: a causal model stays
-    causal, padding stays hidden. Positions count from the first token of the sequence, cached
-    ones and padding included. Cross-attention is left as it is. Blocks nest, and hold for the
-    current thread or task. A model under torch.compile cannot see the block and refuses: set
-    config.stof_mask there. Other attentions than "stof" do not see it: where none of stof's ran, the
-    block ends with a warning.
+    causal, padding stays hidden. Positions count from the first token of the sequence, cached ones
+    and padding included. Cross-attention is left as it is. Blocks nest, and hold for the current
+    thread or task. A model under torch.compile cannot see the block and refuses: set
+    config.stof_mask there. Other attentions than "stof" do not see it: where none of stof's ran,
+    the block ends with a warning.
 
     >>> with stof.transformers.sparse_mask("window(512, 512) | global(1, 1)"):
     ...     model(**inputs)

@@ -193,8 +193,8 @@ def _outside_of_graphs(function: Any) -> Any:
 
 
 def _check_as_a_plan_does(problem: dict[str, Any], query: Any, key: Any, value: Any) -> None:
-    """What plan() and Plan.run() check, where neither is called. On a GPU too a plan for the CPU does,
-    which needs no kernel."""
+    """What plan() and Plan.run() check, where neither is called. On a GPU too a plan for the CPU
+    does, which needs no kernel."""
 
     def build() -> Any:
         return make_plan(_everything.mask, **problem)

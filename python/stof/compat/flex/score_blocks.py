@@ -114,8 +114,8 @@ def _weighted(
     values: torch.Tensor,
     extremes: dict[float, torch.Tensor],
 ) -> torch.Tensor:
-    """weights @ values, where the values of keys that are hidden, their score -inf, count for nothing:
-    0 * NaN is NaN. Those that are seen count however small their weight has become."""
+    """weights @ values, where the values of keys that are hidden, their score -inf, count for
+    nothing: 0 * NaN is NaN. Those that are seen count however small their weight has become."""
     if not extremes:
         return weights @ values
     result = weights @ values.nan_to_num(0, 0, 0)

@@ -122,7 +122,7 @@ TEST_F(TuneCommand, KeepsTheBestSoFarWhenInterrupted) {
   config.replace(config.find("64"), 2, "3072");
   std::ofstream(folder_ / "config.json") << config;
   const Finished finished = run_shell(
-      "bash", "timeout --preserve-status -s INT 3 \"$stof\" tune " + folder_.path() +
+      "bash", "timeout --foreground --preserve-status -s INT 3 \"$stof\" tune " + folder_.path() +
                   " --shape 8x64 --mask 'window(4,4)' --device cpu --threads 1 --budget 10m");
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_THAT(finished.out, AllOf(HasSubstr(": stopped\n"), HasSubstr("chosen")));

@@ -41,11 +41,11 @@ SkinnyGemmConfig config_of(const Shape& shape, const SkinnyProblem& problem) {
   config.warps_k = shape.warps_k;
   config.splits = shape.splits;
   config.blocks_per_sm = shape.blocks_per_sm;
-  // The sums of 64 rows need twice the registers.
-  constexpr int kThreads = 256;
-  if (config.tile_m > 32 && config.threads() > kThreads)
+  // The sums of more rows than 16 need more registers than 512 threads an SM have.
+  constexpr int kThreads = 256, kRows = 16;
+  if (config.tile_m > kRows && config.threads() > kThreads)
     config.warps_k /= 2;
-  else if (config.tile_m > 32)
+  else if (config.tile_m > kRows)
     config.blocks_per_sm = 1;
   return config;
 }

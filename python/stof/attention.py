@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from . import layout
 from .arrays import framework_of, torch_compiles
 from .framework import Framework
 from .cache import plans, recent
@@ -163,6 +164,7 @@ def _find(
             key = None  # something is no array: the checks below say what
     check_heads(q, k, v, 4, 1, enable_gqa)
     check_alike(framework, q, k, v)
+    layout.warn_of_many_heads(q.shape[1], q.shape[2], k.shape[2])
     made = make_plan(
         mask,
         batch=q.shape[0],

@@ -65,7 +65,7 @@ def _problem_of(arguments: dict[str, Any]) -> Problem:
         raise InvalidArgument(
             f"explain: expected {', '.join(f'{name}=' for name in missing)} as plan() takes, got none"
         )
-    known = inspect.signature(plan).parameters.keys() - {"mask", "device", "kernel"}
+    known = inspect.signature(plan).parameters.keys() - {"mask", "device", "kernel", "others"}
     unknown = [name for name in arguments if name not in known]
     if unknown:
         raise InvalidArgument(

@@ -9,7 +9,7 @@ from typing import Any
 from . import identity
 from ._native import bytes_of, check, encoded, json_of, library, structs, text_of
 from .arrays import adopt, native_tensor
-from .errors import InvalidArgument, OutOfMemory
+from .errors import InvalidArgument, OutOfMemory, Unsupported
 from .interrupts import interruptible
 from .values import choice, extent, path_of, whole
 
@@ -39,15 +39,21 @@ class Mask:
 
     # --- algebra ---------------------------------------------------------------------------------
 
+    __array_ufunc__ = None  # an array & a mask is one operation, not one for each element
+
     def __and__(self, other: Mask) -> Mask:
         if not isinstance(other, Mask):
+            _refuse_operand("&", other)
             return NotImplemented
         return made(library().stof_mask_and, self._handle, other._handle)
 
     def __or__(self, other: Mask) -> Mask:
         if not isinstance(other, Mask):
+            _refuse_operand("|", other)
             return NotImplemented
         return made(library().stof_mask_or, self._handle, other._handle)
+
+    __rand__, __ror__ = __and__, __or__  # of masks & and | do not depend on the order
 
     def __invert__(self) -> Mask:
         return made(library().stof_mask_not, self._handle)
@@ -112,7 +118,13 @@ class Mask:
         Raises InvalidArgument for lengths that the mask's arrays do not fit, OutOfMemory for more
         booleans than there is memory.
         """
-        import numpy
+        try:
+            import numpy
+        except ImportError:
+            raise Unsupported(
+                "to_dense: expected NumPy, whose array it returns, got none; pip install numpy, or ask "
+                "for keys() or visible()"
+            ) from None
 
         shape = _score_shape(seq_q, seq_kv, batch, num_heads, alignment)
         extents = tuple(
@@ -158,7 +170,8 @@ class Mask:
         alignment: str = "top_left",
         max_cells: int = 64,
     ) -> str:
-        """A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a
+        """What one batch entry and head see, the first unless they are given, also of masks that tell
+        them apart. A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a
         square of them where a side is longer than max_cells. Raises InvalidArgument for lengths
         that the mask's arrays do not fit, and for a batch entry, head or max_cells that cannot
         be."""
@@ -310,6 +323,17 @@ class Mask:
 
     def __deepcopy__(self, memo: object) -> Mask:
         return self
+
+
+def _refuse_operand(sign: str, other: Any) -> None:
+    """What is no mask but can become one; other objects may know what to do with a mask themselves."""
+    if isinstance(other, str):
+        how = f"stof.masks.parse({other!r})"
+    elif hasattr(other, "shape"):
+        how = "stof.masks.dense(visible) of a boolean array"
+    else:
+        return
+    raise TypeError(f"{sign}: expected a stof.Mask on either side, got {type(other).__name__}; make {how}")
 
 
 def _extents(node: dict[str, Any]) -> tuple[int, int]:

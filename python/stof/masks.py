@@ -10,6 +10,7 @@ not known yet: an array that does not fit them is refused where the mask is boun
 from __future__ import annotations
 
 import ctypes
+import difflib
 import json
 from typing import Any, Iterable, Sequence
 
@@ -66,6 +67,28 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+# Names that masks have elsewhere, and what serves here.
+_ELSEWHERE = {
+    "bidirectional": "all()",
+    "bottom_right": 'causal() with alignment="bottom_right" in the call',
+    "document_ids": 'predicate("doc[q] == doc[k]", doc=ids)',
+    "full": "all()",
+    "global": "global_(rows, cols), or global_tokens(tokens)",
+    "local": "window(left, right)",
+    "padding": "key_lengths(lengths)",
+    "sliding_window": "sliding(w), or window(left, right)",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """No more functions: a name that does not exist, with the nearest one that does."""
+    near = difflib.get_close_matches(name, __all__, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    if name in _ELSEWHERE:
+        hint = f"; use {_ELSEWHERE[name]}"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 # --- text and JSON --------------------------------------------------------------------------------
@@ -153,7 +176,10 @@ def _lists(rows: Any, name: str) -> list[list[int]]:
 
 
 def _node(op: str, **fields: Any) -> Mask:
-    return from_json(json.dumps({"op": op, **fields}))
+    try:
+        return from_json(json.dumps({"op": op, **fields}))
+    except InvalidArgument as error:  # of the whole node, which is "$" in JSON
+        raise InvalidArgument(str(error).removeprefix("$: ")) from None
 
 
 def all() -> Mask:  # noqa: A001  the algebra's name
@@ -209,6 +235,12 @@ def sink(n: int) -> Mask:
 def global_(rows: int = 0, cols: int = 0) -> Mask:
     """The first `rows` queries see everything, the first `cols` keys are seen by all ("global" in
     text)."""
+    for name, count in (("rows", rows), ("cols", cols)):
+        if hasattr(count, "__len__") and not isinstance(count, str):
+            raise InvalidArgument(
+                f"{name}: expected how many of the first tokens, got {count!r}; use "
+                "global_tokens(tokens) for listed ones"
+            )
     return _node("global", rows=whole(rows, "rows"), cols=whole(cols, "cols"))
 
 
@@ -240,8 +272,26 @@ def summary(stride: int, count: int) -> Mask:
 def document(lengths: Iterable[int]) -> Mask:
     """Packed documents of these lengths, one after the other: q and k in the same one. Tokens past
     their sum see nothing, so no lengths give none(). For a document's number per token use
-    ``predicate("doc[q] == doc[k]", doc=ids)``."""
-    return _node("document", lengths=wholes(lengths, "lengths"))
+    ``predicate("doc[q] == doc[k]", doc=ids)``; numbers 0, 0, 1, ... in place of lengths are
+    refused."""
+    given = wholes(lengths, "lengths")
+    if _are_numbers(given):
+        raise InvalidArgument(
+            f"lengths: expected the length of each document, got {_shortened(given)}, which look like "
+            'a document\'s number for each token; pass their counts (numpy.bincount(ids)), or '
+            'predicate("doc[q] == doc[k]", doc=ids). If they are lengths leave out those of 0'
+        )
+    return _node("document", lengths=given)
+
+
+def _are_numbers(values: list[int]) -> bool:
+    """0, 0, 1, 1, 1, 2 and the like: they start at 0, go up by at most 1, and some come again."""
+    steps = {after - before for before, after in zip(values, values[1:])}
+    return len(values) > 3 and values[0] == 0 and steps == {0, 1}
+
+
+def _shortened(values: list[int]) -> str:
+    return str(values) if len(values) <= 16 else f"{values[:16]} and {len(values) - 16} more"
 
 
 def key_lengths(lengths: Iterable[int]) -> Mask:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Sequence
+from typing import Any, NoReturn, Sequence
 
-from . import identity, masks
+from . import identity, layout, masks
 from ._native import check, library, structs
 from .again import Again
 from .arrays import adopt, device_of, framework_of, hand_back, import_torch
@@ -14,6 +14,7 @@ from .arrays import torch_compiles, torch_framework
 from .calls import Call, prepare
 from .errors import InvalidArgument, Unsupported
 from .mask import Mask
+from .other_names import refuse
 from .values import items, whole
 from .native_plan import FULL_ALIGNMENT, Instances, device_scope, stream_scope
 from .problem import PositionBias, Problem, but
@@ -48,6 +49,8 @@ def _boolean_mask(mask: Any, device: Device, problem: Problem) -> Mask | View:
         hint, name = "", str(getattr(mask, "__name__", ""))
         if name and getattr(masks, name, None) is mask:
             hint = f"; call it: stof.masks.{name}(...)"
+        elif hasattr(mask, "mask_mod"):
+            hint = "; pass stof.compat.flex.to_stof_mask(block_mask), or call its flex_attention()"
         elif callable(mask):
             hint = "; stof.compat.flex takes functions of (b, h, q, k)"
         raise InvalidArgument(
@@ -68,6 +71,9 @@ def _boolean_mask(mask: Any, device: Device, problem: Problem) -> Mask | View:
             hint = "; if this is a padding mask [batch, seq], pass mask[:, None, None, :]"
         elif len(view.shape) == 3:
             hint = "; give it a heads dimension: mask[:, None], or a batch dimension: mask[None]"
+        elif problem.cu_seqlens_q is None:
+            q, k = problem.shapes()["q"], problem.shapes()["k"]
+            hint = layout.hint_of_lengths(tuple(view.shape[-2:]), q, k)
         batch, heads, seq_q, seq_kv = (str(extent) for extent in extents)
         raise InvalidArgument(
             f"mask: expected shape [{seq_q}, {seq_kv}] or [{_or_one(batch)}, {_or_one(heads)}, "
@@ -97,8 +103,8 @@ def _no_booleans(view: View) -> str:
     if len(view.shape) != 2:
         return start + "pass mask != 0 where 0 means hidden"
     return start + (
-        "if this is a padding mask [batch, seq] of 0 and 1, as tokenizers give, pass "
-        "(attention_mask != 0)[:, None, None, :]; else mask != 0"
+        "pass mask != 0, or if this is a padding mask [batch, seq] of 0 and 1, as tokenizers give, "
+        "(attention_mask != 0)[:, None, None, :]"
     )
 
 
@@ -433,6 +439,7 @@ def plan(
     alignment: str = "top_left",
     score_mod: Any = None,
     kernel: str | None = None,
+    **others: NoReturn,
 ) -> Plan:
     """Plans masked attention for these shapes, once; Plan.run() then runs it as often as needed.
 
@@ -448,7 +455,9 @@ def plan(
 
     Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """
-    problem = Problem.make(**but(locals(), "mask", "device", "kernel"))
+    if others:
+        refuse("plan", others)
+    problem = Problem.make(**but(locals(), "mask", "device", "kernel", "others"))
     where = device_of(device)
     chosen: Mask | View | None = mask_of(mask)
     stream = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from . import masks
+from . import layout, masks
 from ._native import structs
 from .arrays import adopt, framework_of, hand_back
 from .errors import InvalidArgument
@@ -47,8 +47,8 @@ def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) 
             raise InvalidArgument(f"{name}: expected {LAYOUTS[rank]}, got {got}{hint}")
     if q.shape[axis] != k.shape[axis] and not enable_gqa:
         hint = "; pass enable_gqa=True if heads of k and v serve several of q"
-        if rank == 4 and q.shape[2] == k.shape[2] and q.shape[1] > q.shape[2]:
-            hint += "; if these are [batch, seq, heads, head_dim], pass q.transpose(1, 2) and so on"
+        if rank == 4:
+            hint += layout.hint(q.shape, k.shape)
         raise InvalidArgument(
             f"k: expected {q.shape[axis]} heads like q, got {k.shape[axis]} (q {list(q.shape)}, k "
             f"{list(k.shape)}){hint}"
@@ -56,7 +56,7 @@ def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) 
     if k.shape[axis] == 0 or q.shape[axis] % k.shape[axis]:
         raise InvalidArgument(
             f"k: expected a number of heads that divides q's {q.shape[axis]}, got {k.shape[axis]} (q "
-            f"{list(q.shape)}, k {list(k.shape)})"
+            f"{list(q.shape)}, k {list(k.shape)}){layout.hint(q.shape, k.shape) if rank == 4 else ''}"
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping
 
 from ._native import structs
-from .arrays import dtype_code, shape_of
+from .arrays import dtype_code, shape_of, torch_compiles
 from .errors import InvalidArgument
 
 #: What tables may hold.
@@ -14,6 +14,37 @@ TABLE_DTYPES = ("bool", "int32", "int64", "float16", "bfloat16", "float32")
 
 #: Name, element type (a constant of structs) and shape of each table.
 Declaration = tuple[str, tuple[tuple[str, int, tuple[int, ...]], ...]]
+
+
+# Declarations that the library has read; their tables are not kept.
+_checked: set[Declaration] = set()
+_MAX_CHECKED = 1024
+
+
+def _check(score_mod: ScoreMod) -> None:
+    """That the library can read it, by a plan of one pair."""
+    if score_mod.declaration in _checked:
+        return
+    from .planning import plan
+
+    try:
+        plan(
+            "all",
+            batch=1,
+            num_heads=1,
+            seq_q=1,
+            head_dim=16,
+            dtype="float32",
+            score_mod=score_mod,
+        )
+    except InvalidArgument as error:
+        text = str(error)
+        while text.startswith("score_mod: score_mod"):
+            text = text[len("score_mod: ") :]
+        raise InvalidArgument(text) from None
+    if len(_checked) >= _MAX_CHECKED:
+        _checked.clear()
+    _checked.add(score_mod.declaration)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +91,8 @@ class ScoreMod:
                 )
             declared.append((name, code, tuple(int(extent) for extent in extents)))
         object.__setattr__(self, "declaration", (self.text, tuple(declared)))
+        if not torch_compiles():  # there it is checked when the graph runs
+            _check(self)
 
     @staticmethod
     def of(value: Any) -> ScoreMod | None:

@@ -68,10 +68,12 @@ def test_is_a_value_and_refuses():
     assert ScoreMod("score + t[k]", {"t": table}) != ScoreMod("score + t[k]", {"t": table[:3]})
     q, k, v = oracle.arrays(5, 1, 1, 4, 4, 8)
     for mod, message in [
-        (ScoreMod("score + u[k]", {"t": table}), "u"),
-        (ScoreMod("score +"), "score_mod"),
+        ("score + u[k]", "u"),
+        ("score +", "score_mod"),
         ("score + missing[k]", "missing"),
     ]:
+        with pytest.raises(stof.InvalidArgument, match=message):
+            ScoreMod(mod, {"t": table})
         with pytest.raises(stof.InvalidArgument, match=message):
             stof.attention(q, k, v, score_mod=mod)
     with pytest.raises(stof.InvalidArgument, match="table 't' of .*got float64"):

@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import re
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.nn.attention import flex_attention as torch_flex
 
-from ... import masks
+from ... import layout, masks
 from ...arrays import device_of, framework_of, shape_of
 from ...calls import prepare
 from ...errors import InvalidArgument, Unsupported
 from ...mask import Mask
+from ...other_names import refuse
 from ...planning import plan as make_plan
 from ...requests import LAYOUTS
 from ...score import ScoreMod
@@ -32,7 +33,18 @@ from .tables import refuse_in_capture
 _NO_BLOCKS = 1 << 30
 
 
-def _check_inputs(query: Any, key: Any, value: Any, block_mask: Any, enable_gqa: bool) -> None:
+def _instead(given: Any) -> str:
+    """What to do with something that is no BlockMask."""
+    if isinstance(given, Mask) or isinstance(given, torch.Tensor) and given.dtype == torch.bool:
+        return "; pass it to stof.attention() as mask"
+    if callable(given):
+        return "; pass create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN)"
+    return ""
+
+
+def _check_inputs(
+    query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, enable_gqa: bool
+) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if isinstance(tensor, torch.Tensor):
             check_nested(tensor, name)
@@ -56,17 +68,48 @@ def _check_inputs(query: Any, key: Any, value: Any, block_mask: Any, enable_gqa:
     if heads != heads_kv and not enable_gqa:
         raise InvalidArgument(
             f"key: expected {heads} heads like query, got {heads_kv}; pass enable_gqa=True if its "
-            "heads serve several of query"
+            f"heads serve several of query{layout.hint(query.shape, key.shape)}"
         )
     if heads_kv == 0 or heads % heads_kv:
         raise InvalidArgument(
             f"key: expected a number of heads that divides the query's {heads}, got {heads_kv}"
+            f"{layout.hint(query.shape, key.shape)}"
         )
     if block_mask is not None and not isinstance(block_mask, TorchBlockMask):
         raise InvalidArgument(
             "block_mask: expected what create_block_mask() returns or torch's BlockMask, got "
-            f"{type(block_mask).__name__}"
+            f"{type(block_mask).__name__}{_instead(block_mask)}"
         )
+    if isinstance(score_mod, TorchBlockMask):
+        raise InvalidArgument(
+            "score_mod: expected a function, got a BlockMask; it is the fifth argument: pass it as "
+            "block_mask="
+        )
+
+
+def _check_alike(query: Any, key: Any, value: Any) -> None:
+    """By the names that the caller knows, where a plan has q, k and v."""
+    heads_kv = key.shape[1]
+    for name, tensor, expected in (
+        ("key", key, (query.shape[0], heads_kv, key.shape[2], query.shape[3])),
+        ("value", value, (*key.shape[:3], value.shape[3])),
+    ):
+        if tensor.dtype != query.dtype:
+            raise InvalidArgument(
+                f"{name}: expected dtype {query.dtype} like query, got {tensor.dtype}; convert it"
+            )
+        if tuple(tensor.shape) != expected:
+            raise InvalidArgument(
+                f"{name}: expected shape {list(expected)}, got {list(tensor.shape)}; the layout is "
+                "[batch, heads, length, head_dim]"
+            )
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise Unsupported(
+                f"{name}: expected a tensor without gradients because stof has no backward pass, got "
+                "requires_grad=True while gradients are enabled; call under torch.no_grad() or "
+                "torch.inference_mode(), or pass .detach()"
+            )
 
 
 def _check_block_mask(block_mask: Any, shape: Shape) -> None:
@@ -78,10 +121,12 @@ def _check_block_mask(block_mask: Any, shape: Shape) -> None:
         )
     *batch_dims, q_len, kv_len = block_mask.shape
     if (q_len, kv_len) != (shape.q_len, shape.kv_len):
+        q, k = ((shape.batch, shape.heads, length) for length in (shape.q_len, shape.kv_len))
+        hint = layout.hint_of_lengths((q_len, kv_len), q, k)
         raise InvalidArgument(
             f"block_mask: expected one for {shape.q_len} queries and {shape.kv_len} keys like "
             f"query and key, got one for {q_len} and {kv_len}; create another, or set seq_lengths "
-            "of a slice"
+            f"of a slice{hint}"
         )
     for name, extent, expected in zip(
         ("batch entries", "heads"), batch_dims[-2:], (shape.batch, shape.heads)
@@ -219,10 +264,11 @@ def _run(
     enable_gqa: Any,
     return_lse: Any,
 ) -> Any:
-    _check_inputs(query, key, value, block_mask, enable_gqa)
+    _check_inputs(query, key, value, score_mod, block_mask, enable_gqa)
     scale = _number(scale)
     query, key, value = lowered(query, key, value)
     key, value = _expanded(query, key, value, block_mask)
+    _check_alike(query, key, value)
     shape = Shape(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     device = query.device
     score, visible = None, None
@@ -255,6 +301,7 @@ def _run(
 
     def build() -> Any:
         refuse_in_capture(device, "flex_attention")
+        layout.warn_of_many_heads(shape.heads, shape.q_len, shape.kv_len)
         mask = resolved.mask
         if visible is not None:
             mask = mask & masks.predicate(visible)
@@ -277,6 +324,7 @@ def flex_attention(
     kernel_options: dict | None = None,
     *,
     return_aux: Any = None,
+    **others: NoReturn,
 ) -> Any:
     """torch's flex_attention, by stof's kernels: softmax(score_mod(scale * q k^T), visible keys) v.
 
@@ -298,6 +346,8 @@ def flex_attention(
     and -inf. Computes no gradients: raises where one is asked for.
     """
     truth(enable_gqa, "enable_gqa")
+    if others:
+        refuse("compat.flex.flex_attention", others)
     want_lse = truth(return_lse, "return_lse")
     if return_aux is not None:
         if not isinstance(return_aux, getattr(torch_flex, "AuxRequest", ())):

@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import flex_attention as torch_flex
 
 from ...errors import InvalidArgument
-from .evaluation import evaluate_rows, row_chunks
+from .evaluation import row_chunks
 from .resolving import Resolver
 from .tracing import count_positional
 
@@ -103,7 +103,7 @@ class FormulaBlockMask(TorchBlockMask):
         for b in range(batch):
             for h in range(heads):
                 for rows in row_chunks(q_len, kv_len, block_q):
-                    part = evaluate_rows(self.mask_mod, b, h, rows, kv_len, self.formula_device)
+                    part = self.resolver.rows(self.mask_mod, b, h, rows, kv_len)
                     padding = (0, num_cols * block_kv - kv_len, 0, -len(rows) % block_q)
                     tiles = torch.nn.functional.pad(part.visible, padding)
                     tiles = tiles.unflatten(1, (num_cols, block_kv)).unflatten(0, (-1, block_q))

@@ -91,6 +91,15 @@ def over_pairs(function: Any, num_leading: int = 0) -> Any:
     return mapped
 
 
+def as_result(result: Any, device: Any) -> Any:
+    """What a function gave for one pair; torch.vmap takes tensors alone, and constants are none."""
+    if isinstance(result, (bool, int, float)):
+        return torch.tensor(result, device=device)
+    if not isinstance(result, torch.Tensor):
+        raise TypeError(f"the result is of type {type(result).__name__}; expected a tensor")
+    return result
+
+
 def check_visible(visible: Any, shape: tuple[int, ...]) -> None:
     """What a mask_mod gave for all pairs of a shape [B, H, Q, K]."""
     if visible.dtype != torch.bool or visible.shape != shape:
@@ -115,7 +124,7 @@ def evaluate_rows(
     def watched(*indices: Any) -> Any:
         watch.b, watch.h = indices[:2]
         with watch:
-            return mask_mod(*indices)
+            return as_result(mask_mod(*indices), device)
 
     with TransformGetItemToIndex(), torch.no_grad():
         visible = over_pairs(watched)(b_index, h_index, q, k)
@@ -191,13 +200,35 @@ _USABLE = {
 }
 
 
+#: What torch.vmap says at length, and what of it concerns the user.
+_OF_VMAP = {
+    "data-dependent control flow": "it cannot branch on a tensor",
+    "calling .item()": "it takes no number out of a tensor",
+    "Cannot access data pointer": "it hands no tensor to NumPy",
+    "called random operation": "it draws no random numbers, and random masks are refused: stof.masks "
+    "has seeded ones",
+}
+
+
+def _of_vmap(error: BaseException) -> str:
+    for said, meant in _OF_VMAP.items():
+        if said in str(error):
+            return meant
+    return reason(error)
+
+
 def explain_failure(error: BaseException, why: str, function: Any, name: str = "mask_mod") -> str:
     """The message where neither the trace, for the reason `why`, nor the evaluation works; without
     a reason it could be traced, but has to be evaluated."""
     kind = f"{name} {getattr(function, '__name__', function)!r}"
     start = f"{kind} can neither be traced ({why}) nor be" if why else f"{kind} cannot be"
-    return (
-        f"{start} evaluated with torch.vmap ({reason(error)}; at {source_place(error, function)}). "
+    how = (
         f"Write it with tensor operations on {_USABLE[name]} torch.where, and indexing of captured "
         "tensors"
+    )
+    if isinstance(error, IndexError):
+        how = "Make the captured tensor larger, or clamp the index"
+    return (
+        f"{start} evaluated with torch.vmap ({_of_vmap(error)}; at {source_place(error, function)}). "
+        f"{how}"
     )

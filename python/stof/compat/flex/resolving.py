@@ -12,7 +12,7 @@ from ...errors import InvalidArgument, StofError
 from ...latest import Latest
 from ...mask import Mask
 from .captured import captured_values
-from .evaluation import DenseMask, evaluate, evaluate_rows, explain_failure
+from .evaluation import DenseMask, Evaluated, evaluate, evaluate_rows, explain_failure
 from .failures import reason, source_place, warn_user
 from .index_bounds import bounds_of_index
 from .tables import Memo, refuse_in_capture
@@ -155,6 +155,12 @@ class Resolver:
         if traced is not None:
             check_extents(traced, shape, "mask_mod")
         return current
+
+    def rows(self, mask_mod: Any, b: int, h: int, rows: range, kv_len: int) -> Evaluated:
+        """Some rows of all pairs, for those who want them although there is an expression."""
+        return self._evaluated(
+            mask_mod, "", lambda: evaluate_rows(mask_mod, b, h, rows, kv_len, self.device)
+        )
 
     def _evaluated(self, mask_mod: Any, why: str, evaluation: Any) -> Any:
         try:

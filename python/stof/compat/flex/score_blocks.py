@@ -13,7 +13,7 @@ from ...errors import InvalidArgument, StofError, Unsupported
 from . import evaluation
 from .block_lists import block_maps
 from .block_mask import FormulaBlockMask
-from .evaluation import check_visible, explain_failure, over_pairs
+from .evaluation import as_result, check_visible, explain_failure, over_pairs
 from .failures import warn_user
 from .resolving import Resolver, Shape, check_extents
 
@@ -52,7 +52,9 @@ def _call(function: Any, name: str, why: str, *arguments: Any) -> Any:
     shape = tuple(len(x) for x in arguments[-4:])
     try:
         with TransformGetItemToIndex():
-            result = over_pairs(function, len(arguments) - 4)(*arguments)
+            device = arguments[-1].device
+            single = lambda *one: as_result(function(*one), device)  # noqa: E731
+            result = over_pairs(single, len(arguments) - 4)(*arguments)
         if name == "mask_mod":
             check_visible(result, shape)
         elif result.shape != shape or result.is_complex():

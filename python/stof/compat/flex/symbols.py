@@ -127,7 +127,10 @@ class Symbol:
         raise CannotTrace("iteration over a symbolic value, which has no dimensions")
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise CannotTrace("a symbolic value was turned into a NumPy array")
+        raise CannotTrace(
+            "a symbolic value was turned into a NumPy array; write torch's function in NumPy's place, "
+            "and make arrays that it indexes tensors by torch.as_tensor(array)"
+        )
 
     def __getitem__(self, index: Any) -> Any:
         raise CannotTrace("a symbolic value was indexed, which has no dimensions")

@@ -1,4 +1,4 @@
-"""Arrays [batch, seq, heads, head_dim] given for [batch, heads, seq, head_dim]: what shapes tell of it."""
+"""Arrays [batch, seq, heads, head_dim] given for [batch, heads, seq, head_dim]: what shapes tell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _warned = False
 
 
 def hint(q: Any, k: Any) -> str:
-    """For the end of an error about heads or lengths of these shapes: "" where the layout is likely right."""
+    """For the end of an error about heads of these shapes: "" where the layout is likely right."""
     heads = k[2] > 0 and q[2] % k[2] == 0
     return _HINT if heads and max(q[1], k[1]) > max(q[2], k[2]) else ""
 

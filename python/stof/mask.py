@@ -170,8 +170,10 @@ class Mask:
         alignment: str = "top_left",
         max_cells: int = 64,
     ) -> str:
-        """What one batch entry and head see, the first unless they are given, also of masks that tell
-        them apart. A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a
+        """What one batch entry and head see, the first unless they are given, also of masks that
+        tell them apart.
+
+        A line per row of cells: '#' all visible, '+' some, '.' none. A cell is one pair, or a
         square of them where a side is longer than max_cells. Raises InvalidArgument for lengths
         that the mask's arrays do not fit, and for a batch entry, head or max_cells that cannot
         be."""
@@ -326,14 +328,16 @@ class Mask:
 
 
 def _refuse_operand(sign: str, other: Any) -> None:
-    """What is no mask but can become one; other objects may know what to do with a mask themselves."""
+    """Refuses what is no mask but can become one; other objects may know what to do with a mask."""
     if isinstance(other, str):
         how = f"stof.masks.parse({other!r})"
     elif hasattr(other, "shape"):
         how = "stof.masks.dense(visible) of a boolean array"
     else:
         return
-    raise TypeError(f"{sign}: expected a stof.Mask on either side, got {type(other).__name__}; make {how}")
+    raise TypeError(
+        f"{sign}: expected a stof.Mask on either side, got {type(other).__name__}; make {how}"
+    )
 
 
 def _extents(node: dict[str, Any]) -> tuple[int, int]:

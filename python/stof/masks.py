@@ -278,7 +278,7 @@ def document(lengths: Iterable[int]) -> Mask:
     if _are_numbers(given):
         raise InvalidArgument(
             f"lengths: expected the length of each document, got {_shortened(given)}, which look like "
-            'a document\'s number for each token; pass their counts (numpy.bincount(ids)), or '
+            "a document's number for each token; pass their counts (numpy.bincount(ids)), or "
             'predicate("doc[q] == doc[k]", doc=ids). If they are lengths leave out those of 0'
         )
     return _node("document", lengths=given)

@@ -58,6 +58,7 @@ def varlen_plan(
     alignment: str = "top_left",
     score_mod: Any = None,
     kernel: str | None = None,
+    **others: NoReturn,
 ) -> Plan:
     """Plans attention of packed sequences: sequence i owns rows cu_seqlens_q[i] to
     cu_seqlens_q[i+1] of q and out, likewise cu_seqlens_kv (default: the same) of k and v.
@@ -68,7 +69,9 @@ def varlen_plan(
 
     Raises InvalidArgument, Unsupported with a reason, or NotFound where there is no such GPU.
     """
-    given = but(locals(), "mask", "cu_seqlens_q", "cu_seqlens_kv", "device", "kernel")
+    if others:
+        refuse("varlen_plan", others)
+    given = but(locals(), "mask", "cu_seqlens_q", "cu_seqlens_kv", "device", "kernel", "others")
     rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
     rows_kv = rows_q if cu_seqlens_kv is None else lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
     if len(rows_q) != len(rows_kv):

@@ -40,12 +40,16 @@ def test_numbers_of_documents_are_no_lengths(ids):
     assert masks.document(np.bincount(ids)) == masks.document(np.bincount(list(ids)))
 
 
-@pytest.mark.parametrize("lengths", [[0, 3, 3], [0, 0, 0, 0], [0, 1, 2, 3], [1, 1, 2, 2], [0, 1], []])
+@pytest.mark.parametrize(
+    "lengths", [[0, 3, 3], [0, 0, 0, 0], [0, 1, 2, 3], [1, 1, 2, 2], [0, 1], []]
+)
 def test_lengths_of_documents(lengths):
     masks.document(lengths)
 
 
-@pytest.mark.parametrize("name", ["casual", "sliding_window", "padding", "global", "nothing_like_it"])
+@pytest.mark.parametrize(
+    "name", ["casual", "sliding_window", "padding", "global", "nothing_like_it"]
+)
 def test_names_of_masks(name):
     meant = {"casual": "did you mean causal", "sliding_window": "sliding", "padding": "key_lengths"}
     with pytest.raises(AttributeError, match=f"{name}'.*{meant.get(name, '')}"):
@@ -67,7 +71,9 @@ def test_masks_and_what_is_none():
             lambda: masks.causal() | other,
             lambda: other | masks.causal(),
         ):
-            with pytest.raises(TypeError, match=f"got {type(other).__name__}; make stof.masks.{how}"):
+            with pytest.raises(
+                TypeError, match=f"got {type(other).__name__}; make stof.masks.{how}"
+            ):
                 join()
     with pytest.raises(TypeError, match="unsupported operand"):
         masks.causal() & 3
@@ -84,6 +90,8 @@ def test_arguments_of_others():
     shapes = dict(batch=1, num_heads=1, seq_q=8, head_dim=16, dtype="float32")
     with pytest.raises(TypeError, match=r"stof.plan\(\) has no argument heads=; write num_heads="):
         stof.plan("causal", **shapes, heads=3)
+    with pytest.raises(TypeError, match=r"stof.varlen_plan\(\) has no argument max_seqlen_k=; leave"):
+        stof.varlen_plan(None, [0, 8], num_heads=1, head_dim=16, dtype="float32", max_seqlen_k=8)
 
 
 HINT = r"if q, k and v are \[batch, seq, heads, head_dim\], pass q.transpose"
@@ -114,7 +122,11 @@ def test_many_heads_are_warned_about_once(monkeypatch):
         monkeypatch.setattr(layout, "_warned", False)
         heads = np.ones((1, 128, 1, 16), np.float32)
         stof.attention(heads, heads, heads)  # the first step of a large model
-        stof.attention(q[:, :, :1], np.ones((1, 132, 40, 16), np.float32), np.ones((1, 132, 40, 16), np.float32))
+        stof.attention(
+            q[:, :, :1],
+            np.ones((1, 132, 40, 16), np.float32),
+            np.ones((1, 132, 40, 16), np.float32),
+        )
 
 
 def test_names_shown():

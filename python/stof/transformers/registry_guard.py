@@ -22,7 +22,9 @@ _REGISTRY = "ALL_ATTENTION_FUNCTIONS"
 
 def _has_own_attention(module: Any) -> bool:
     return any(
-        isinstance(value, type) and name.endswith("Attention") and value.__module__ == module.__name__
+        isinstance(value, type)
+        and name.endswith("Attention")
+        and value.__module__ == module.__name__
         for name, value in vars(module).items()
     )
 

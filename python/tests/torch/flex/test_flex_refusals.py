@@ -1,4 +1,4 @@
-"""What flex_attention and create_block_mask refuse: one error, no warning that promised a result."""
+"""What flex_attention and create_block_mask refuse: one error, no warning before it."""
 
 import math
 import warnings
@@ -102,7 +102,9 @@ def test_constants_are_results():
     block_mask = create_block_mask(lambda b, h, q, k: True, None, None, 256, 256, device=DEVICE)
     assert block_mask.full_kv_num_blocks.sum() == 4
     q = randn(1, 2, 256, 16)
-    torch.testing.assert_close(flex_attention(q, q, q, block_mask=block_mask), flex_attention(q, q, q))
+    torch.testing.assert_close(
+        flex_attention(q, q, q, block_mask=block_mask), flex_attention(q, q, q)
+    )
 
 
 def test_block_lists_of_a_mask_that_reads_past_a_tensor():

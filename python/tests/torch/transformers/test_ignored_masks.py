@@ -36,7 +36,9 @@ def test_a_saved_mask_needs_its_attention_again(tmp_path):
     saved = make("llama", "stof", MODEL_DTYPE)
     saved.config.stof_mask = "window(4, 0)"
     saved.save_pretrained(tmp_path)
-    with pytest.warns(UserWarning, match=r"expected attn_implementation='stof' beside window\(4, 0\)"):
+    with pytest.warns(
+        UserWarning, match=r"expected attn_implementation='stof' beside window\(4, 0\)"
+    ):
         loaded = type(saved).from_pretrained(tmp_path)
     assert loaded.config.stof_mask == "window(4, 0)"
     with warnings.catch_warnings():

@@ -90,7 +90,9 @@ def test_arguments_of_others():
     shapes = dict(batch=1, num_heads=1, seq_q=8, head_dim=16, dtype="float32")
     with pytest.raises(TypeError, match=r"stof.plan\(\) has no argument heads=; write num_heads="):
         stof.plan("causal", **shapes, heads=3)
-    with pytest.raises(TypeError, match=r"stof.varlen_plan\(\) has no argument max_seqlen_k=; leave"):
+    with pytest.raises(
+        TypeError, match=r"stof.varlen_plan\(\) has no argument max_seqlen_k=; leave"
+    ):
         stof.varlen_plan(None, [0, 8], num_heads=1, head_dim=16, dtype="float32", max_seqlen_k=8)
 
 

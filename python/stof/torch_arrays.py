@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from typing import Any, Callable, Sequence
 
@@ -23,6 +24,12 @@ def check_nested(array: Any, name: str) -> None:
             "nested.offsets() of layout torch.jagged), or pad with nested.to_padded_tensor(0.0) and mask "
             "with masks.key_lengths()"
         )
+
+
+def is_fake(array: Any) -> bool:
+    """Whether it is one of a FakeTensorMode, which has shape and device but no memory."""
+    fakes = sys.modules.get("torch._subclasses.fake_tensor")
+    return fakes is not None and isinstance(array, fakes.FakeTensor)
 
 
 class Torch(Framework):
@@ -178,6 +185,11 @@ class Torch(Framework):
 
     def view(self, array: Any, argument: str) -> View:
         self._check_layout(array, argument)
+        if is_fake(array):
+            raise InvalidArgument(
+                f"{argument}: expected a tensor with memory, got a fake one; call outside of "
+                "FakeTensorMode with the tensor that it stands for"
+            )
         if self._func_level() is not None:
             self._check_transformed(array, argument)
         if array.is_neg():

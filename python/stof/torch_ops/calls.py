@@ -16,7 +16,7 @@ from ..mask import Mask
 from ..problem import rows_of_table
 from ..requests import check_heads, position_table
 from ..score import ScoreMod
-from ..torch_arrays import check_nested
+from ..torch_arrays import check_nested, is_fake
 from ..values import whole
 from . import operators
 from .autocast import lowered
@@ -40,6 +40,28 @@ def _check_tensors(**operands: Any) -> None:
             )
         if given is not None:
             check_nested(given, name)
+    if not torch.compiler.is_compiling():  # whose tensors are all of one kind
+        _check_memory(operands)
+
+
+def _check_memory(operands: dict[str, Any]) -> None:
+    """All of them have some, or none has: no result comes of one without."""
+    given_ones = [(name, x) for name, x in operands.items() if x is not None]
+    for name, given in given_ones[1:]:
+        first, like = given_ones[0]
+        # Lengths may be in host memory, and are not read where there is nothing to compute.
+        if given.device != like.device and not name.startswith("cu_seqlens"):
+            raise InvalidArgument(
+                f"{name}: expected a tensor on {like.device} like {first}, got one on {given.device}"
+            )
+        real, fake = (given, like) if is_fake(like) else (like, given)
+        if is_fake(real) or not is_fake(fake) or fake.fake_mode.allow_non_fake_inputs:
+            continue
+        wanted, got = ("fake", "memory") if real is given else ("real", "none")
+        raise InvalidArgument(
+            f"{name}: expected a {wanted} tensor like {first}, got one with {got}; convert all with "
+            "FakeTensorMode.from_tensor() or none"
+        )
 
 
 def _check_written(name: str, given: torch.Tensor, result: torch.Tensor) -> None:

@@ -338,6 +338,21 @@ def test_nested_tensors_are_refused_by_name(layout):
             torch.compile(refused, backend="eager", fullgraph=True)(nested)
 
 
+@pytest.mark.parametrize("convert", [torch.Tensor.to_sparse] + [torch.Tensor.to_mkldnn] * (not ON_GPU))
+def test_layouts_are_refused_by_name(convert):
+    operands = [x.contiguous() for x in qkv()]
+    mask = masks.causal()
+    plan = stof.plan(mask, batch=2, num_heads=4, seq_q=SEQ, head_dim=16, dtype=DTYPE, device=DEVICE)
+    for _ in range(2):  # the second time beside calls that are known
+        for which in ((0, 1, 2), (0,), (1,), (2,)):
+            given = [convert(x) if i in which else x for i, x in enumerate(operands)]
+            for call in (lambda *x: stof.attention(*x, mask), plan.run):
+                with pytest.raises(stof.InvalidArgument, match=f"^{'qkv'[which[0]]}: expected a dense"):
+                    call(*given)
+        plan.run(*operands)
+        stof.attention(*operands, mask)
+
+
 @pytest.mark.skipif(not ON_GPU, reason="two kinds of memory need a GPU")
 def test_mixed_devices_are_refused():
     q, k, v = qkv()

@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as torch_flex
 
 from comparing import DEVICE, DTYPES, ON_GPU, assert_close, randn
@@ -276,6 +277,35 @@ def test_refuses_what_the_kernels_refuse(change):
             flex_attention(*operands, mod, **options)
         messages.append(str(caught.value))
     assert messages[0] == messages[1] or (ON_GPU and operands[0].shape[-1] > 512)
+
+
+def _nested(x, layout):
+    return torch.nested.nested_tensor(list(x.transpose(1, 2)), layout=layout).transpose(1, 2)
+
+
+KINDS = {
+    "nested": lambda x: _nested(x, torch.strided),
+    "jagged": lambda x: _nested(x, torch.jagged),
+    "sparse": torch.Tensor.to_sparse,
+    "fake": FakeTensorMode().from_tensor,
+}
+if not ON_GPU:
+    KINDS["mkldnn"] = torch.Tensor.to_mkldnn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mod", [None, added, lgamma])
+def test_tensors_without_plain_memory_are_refused_by_name(kind, mod):
+    operands = qkv(case_of(lgamma))
+    for which in ((0, 1, 2), (0,), (1,), (2,)):
+        if kind == "fake" and mod is not lgamma and len(which) == 3:
+            continue  # the result is a fake tensor too
+        given = [KINDS[kind](x) if i in which else x for i, x in enumerate(operands)]
+        names = [("q(uery)?", "k(ey)?", "v(alue)?")[i] for i in which]
+        if kind == "fake" and which == (0,):
+            names.append("k")
+        with pytest.raises((InvalidArgument, Unsupported), match=f"^({'|'.join(names)}): expected"):
+            flex_attention(*given, mod)
 
 
 def test_under_autocast():

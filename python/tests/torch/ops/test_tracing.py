@@ -74,6 +74,32 @@ def test_meta_tensors():
     assert stof.attention(q, q, q, MASK).shape == q.shape
 
 
+@pytest.mark.parametrize("kind", ["meta", "fake"])
+def test_without_memory_beside_those_with_some(kind):
+    """No result comes of one operand that has none."""
+    real = qkv()
+    if kind == "meta":
+        given = [x.to("meta") for x in real]
+    else:
+        mode = FakeTensorMode()
+        given = [mode.from_tensor(x) for x in real]
+    plan = stof.plan(MASK, batch=2, num_heads=4, seq_q=33, head_dim=16, dtype=DTYPE, device=DEVICE)
+    bias = randn(1, 4, 33, 33, dtype=torch.float32)
+    lengths = torch.tensor([0, 33], dtype=torch.int32)
+    with pytest.raises(stof.InvalidArgument, match="^bias: expected a (fake )?tensor .*like q"):
+        stof.attention(*given, MASK, bias=bias)
+    for which, name in ((0, "k"), (1, "k"), (2, "v")):
+        operands = [given[i] if i == which else x for i, x in enumerate(real)]
+        packed = [x[0].transpose(0, 1) for x in operands]
+        for call in (
+            lambda: stof.attention(*operands, MASK),
+            lambda: plan.run(*operands),
+            lambda: stof.varlen_attention(*packed, lengths, lengths, MASK),
+        ):
+            with pytest.raises(stof.InvalidArgument, match=f"^{name}: expected a .*tensor"):
+                call()
+
+
 def test_recorded_by_make_fx():
     q, k, v = qkv()
     graph = make_fx(lambda q, k, v: stof.attention(q, k, v, MASK), tracing_mode="fake")(q, k, v)

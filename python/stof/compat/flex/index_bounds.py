@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import ast
 import functools
+import operator
 from typing import Any, NamedTuple
 
-# Longer ones are not looked at: they would need more than one use of a variable.
+import numpy
+
+# Longer ones are not looked at: of what users write, few are.
 _MAX_TEXT = 200
+
+# An expression about which nothing is known beforehand is computed for all values of its variables
+# where these are no more, which takes some ms.
+_MAX_PAIRS = 1 << 20
 
 
 class _Values(NamedTuple):
@@ -76,6 +83,65 @@ def _values(node: Any, extents: dict[str, int]) -> _Values:
     raise _NotKnown
 
 
+# --- computed for all pairs --------------------------------------------------------------------
+
+_INFIX: dict[Any, Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+}  # fmt: skip
+_FUNCTIONS: dict[str, Any] = {
+    "abs": numpy.abs, "min": numpy.minimum, "max": numpy.maximum, "where": numpy.where,
+    "float": numpy.float32, "int": lambda x: numpy.trunc(x).astype(numpy.int64),
+    "floor": numpy.floor, "ceil": numpy.ceil, "trunc": numpy.trunc,
+}  # fmt: skip
+
+
+def _all_values(node: Any, variables: dict[str, Any]) -> Any:
+    """Of integers as torch computes them, and of floats in float32."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+        kinds: dict[type, Any] = {bool: numpy.bool_, int: numpy.int64, float: numpy.float32}
+        return kinds[type(node.value)](node.value)
+    if isinstance(node, ast.Name) and node.id in variables:
+        return variables[node.id]
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _INFIX:
+        return _INFIX[type(node.op)](_all_values(node.operand, variables))
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _INFIX:
+        left, right = (_all_values(x, variables) for x in (node.left, node.comparators[0]))
+        return _INFIX[type(node.ops[0])](left, right)
+    if isinstance(node, ast.BinOp) and type(node.op) in _INFIX:
+        left, right = (_all_values(x, variables) for x in (node.left, node.right))
+        if isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)) and not numpy.all(right > 0):
+            raise _NotKnown
+        if isinstance(node.op, (ast.LShift, ast.RShift)):
+            if not numpy.all((right >= 0) & (right < 64)):
+                raise _NotKnown
+        return _INFIX[type(node.op)](left, right)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        if node.func.id in _FUNCTIONS:
+            return _FUNCTIONS[node.func.id](*(_all_values(x, variables) for x in node.args))
+    raise _NotKnown
+
+
+def _of_all_pairs(tree: Any, extents: dict[str, int]) -> tuple[int, int]:
+    names = {x.id for x in ast.walk(tree) if isinstance(x, ast.Name)} & set(extents)
+    count = 1
+    for name in names:
+        count *= extents[name]
+    if not 0 < count <= _MAX_PAIRS:
+        raise _NotKnown
+    used = sorted(names)
+    grids = numpy.ix_(*(numpy.arange(extents[name], dtype=numpy.int64) for name in used))
+    with numpy.errstate(all="ignore"):
+        values = _all_values(tree, dict(zip(used, grids)))
+    if values.dtype != numpy.int64:
+        raise _NotKnown
+    return int(values.min()), int(values.max())
+
+
 @functools.lru_cache(maxsize=256)
 def bounds_of_index(
     text: str, batch: int, heads: int, q_len: int, kv_len: int
@@ -86,6 +152,12 @@ def bounds_of_index(
         return None
     extents = {"b": batch, "h": heads, "q": q_len, "k": kv_len}
     try:
-        return _values(ast.parse(text, mode="eval").body, extents)[:2]
-    except (_NotKnown, SyntaxError):
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError:
         return None
+    for find in (lambda: _values(tree, dict(extents))[:2], lambda: _of_all_pairs(tree, extents)):
+        try:
+            return find()
+        except (_NotKnown, TypeError, ValueError):  # the last of numpy: negative powers
+            pass
+    return None

@@ -18,9 +18,11 @@ KNOWN = [
     "q", "k - q", "q - k + 5", "-q", "(q - k) * 2 + h", "abs(q - k)", "abs(q - 20)", "abs(k - 3) - 9",
     "min(q - k, 3)", "max(min(q - k, 3), -2) + 2", "q // 4", "(q - k) // 3", "q % 4", "(q + 2) % 9",
     "(q - k) % 5", "k % 3 + 4 * (h % 2)", "(q + 6) % 8", "q * 3 // 2", "7 * b - h * 2", "(q - k) * h",
-    "-(k // 2) % 4",
+    "-(k // 2) % 4", "q * q", "q - q", "where(q > k, q, k)", "q & 3", "q * 2 % 3", "q << 1",
+    "k * 3 % 11", "(k >> 1) + 1", "int(float(q))", "int(float(k) * 0.7)", "int(float(q) / 3.0)",
+    "q ** 2 - k", "~q | k ^ 5", "where(k == 3, 1, 0) * 11", "(q + 128 & 255) - 128", "q // (k + 1)",
 ]  # fmt: skip
-UNKNOWN = ["q * q", "q - q", "t[q]", "where(q > k, q, k)", "q & 3", "q * 2 % 3", "q // k", "q << 1"]
+UNKNOWN = ["t[q]", "q // k", "q % k", "q << k - 1", "int(float(q) / float(k))", "float(q)", "q +"]
 
 
 @pytest.mark.parametrize("text", KNOWN)
@@ -33,11 +35,15 @@ def test_bounds_are_those_of_all_pairs(text):
 def test_not_known(text):
     assert bounds_of_index(text, *SHAPE) is None
     assert bounds_of_index("q", 1, 1, 0, 5) is None
+    assert bounds_of_index("q & k", 1, 1, 1 << 11, 1 << 10) is None
 
 
 CASES = {
     "distance": (lambda t, q, kv: t[q - kv + 5], 32, "from -27 to 26 .* got q - k \\+ 5"),
     "abs": (lambda t, q, kv: t[(q - kv).abs()], 31, "runs from 0 to 31"),
+    "multiple": (lambda t, q, kv: t[kv * 3 % 20], 19, "runs from 0 to 19"),
+    "shift": (lambda t, q, kv: t[(kv >> 1) + 1], 16, "runs from 1 to 16"),
+    "square": (lambda t, q, kv: t[q * q % 25], 24, "runs from 0 to 24"),
     "half": (lambda t, q, kv: t[kv // 2], 15, "got k // 2, which runs from 0 to 15"),
 }
 

@@ -25,6 +25,10 @@ constexpr int kMinRounds = 7, kMaxRounds = 31;
 constexpr double kRoundsUs = 40e3;
 /// Work before the first measurement, so that clocks have settled.
 constexpr double kWarmUpUs = 200e3;
+/// Rounds of whole passes reach the card's power limit, where clocks tell more of what ran just
+/// before than of what runs: the card rests before each, and another contender begins each.
+constexpr double kLongRoundUs = 2e3;
+constexpr std::chrono::milliseconds kPause{50};
 
 /// Threads that compile ahead; one core is left for measuring.
 int num_compilers() {
@@ -193,8 +197,11 @@ class CudaDevice : public Device {
         std::clamp(static_cast<int>(kRoundsUs / std::max(round_us, 1.0)), kMinRounds, kMaxRounds);
     for (int round = 0; round < rounds; ++round) {
       if (round > 0 && std::chrono::duration<double>(Clock::now() - begin).count() > seconds) break;
-      for (Timed& timed : all)
+      if (round_us > kLongRoundUs) std::this_thread::sleep_for(kPause);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        Timed& timed = all[(i + static_cast<std::size_t>(round)) % all.size()];
         timed.us.push_back(stopwatch.us(timed.graph, stream_) / timed.launches);
+      }
     }
     std::vector<double> medians;
     for (Timed& timed : all) {

@@ -96,7 +96,7 @@ def as_result(result: Any, device: Any) -> Any:
     if isinstance(result, (bool, int, float)):
         return torch.tensor(result, device=device)
     if not isinstance(result, torch.Tensor):
-        raise TypeError(f"the result is of type {type(result).__name__}; expected a tensor")
+        raise TypeError(f"the result is a {type(result).__name__}; expected one number")
     return result
 
 

@@ -34,6 +34,8 @@ _MAX_TEXT = 1 << 16
 # Expressions may be 1000 operations deep and have 4096: this many can be neither.
 _MAX_OPERATIONS = 900
 
+_NUMBERS = (bool, int, float, numpy.bool_, numpy.integer, numpy.floating)
+
 # The widest span of values for which torch.isin() becomes a table.
 _MAX_MEMBER_SPAN = 1 << 24
 
@@ -87,6 +89,10 @@ class Trace:
             return Symbol(self, str(value), binds, "int", value, int_dtype=int_dtype)
         if math.isnan(value):
             raise CannotTrace("the constant NaN")
+        with numpy.errstate(over="ignore"):
+            rounded = float(numpy.float32(value))
+        if math.isinf(rounded) or rounded == 0:  # as torch computes with it
+            value = rounded
         return Symbol(self, repr(value), UNARY if repr(value)[0] == "-" else ATOM, "float", value)
 
     def operands(self, *values: Any) -> tuple[Symbol, ...]:
@@ -276,6 +282,9 @@ def _run(trace: Trace, arguments: tuple[Symbol, ...]) -> Symbol:
             raise CannotTrace(
                 f"the result has shape {tuple(result.shape)}; expected one element, ()"
             )
+        if not isinstance(result, (Symbol, PartialTable, *_NUMBERS, torch.Tensor)):
+            kind = "real number" if trace.has_floats else "boolean"
+            raise CannotTrace(f"the result is a {type(result).__name__}; expected one {kind}")
         return trace.operand(result)
     finally:
         trace.memo.forget_unused()

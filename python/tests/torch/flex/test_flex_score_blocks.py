@@ -345,6 +345,14 @@ def nothing(score, b, h, q, kv):
     return None
 
 
+def pair(score, b, h, q, kv):
+    return score, score
+
+
+def word(score, b, h, q, kv):
+    return "1.0"
+
+
 @pytest.mark.parametrize(
     "mod, messages",
     [
@@ -353,8 +361,10 @@ def nothing(score, b, h, q, kv):
         (branches_on_head, ["truth of a symbolic value", "vmap"]),
         (vector, ["shape (4,) for one pair"]),
         (not_a_number, ["expected a real number"]),
-        (random_numbers, ["torch.rand() has no expression: it is random", "randomness"]),
-        (nothing, ["a NoneType as an operand", "must only return Tensors"]),
+        (random_numbers, ["torch.rand() has no expression: it is random", "draws no random numbers"]),
+        (nothing, ["the result is a NoneType; expected one real number"]),
+        (pair, ["(the result is a tuple; expected one real number; at", "vmap (TypeError: the result"]),
+        (word, ["the result is a str; expected one real number"]),
     ],
 )
 def test_what_fails_altogether(mod, messages):
@@ -403,7 +413,7 @@ def test_a_mask_that_vmap_cannot_run():
 
 def test_gradients_are_refused():
     q, k, v = qkv(case_of(lgamma))
-    with pytest.raises(Unsupported, match="q: expected tensors without gradients"):
+    with pytest.raises(Unsupported, match="query: expected a tensor without gradients"):
         flex_attention(q.requires_grad_(), k, v, lgamma)
     q = q.detach()
     bias = torch.nn.Parameter(random(37))
@@ -416,9 +426,9 @@ def test_gradients_are_refused():
 
 def test_wrong_operands_and_short_tables():
     q, k, v = qkv(case_of(lgamma))
-    with pytest.raises(InvalidArgument, match="v: expected dtype"):
+    with pytest.raises(InvalidArgument, match="value: expected dtype"):
         flex_attention(q, k, v.to(torch.float64), lgamma)
-    with pytest.raises(InvalidArgument, match="k: expected shape"):
+    with pytest.raises(InvalidArgument, match="key: expected shape"):
         flex_attention(q, k[..., :8], v, lgamma)
     with pytest.raises(InvalidArgument, match="33 queries and 37 keys"):
         flex_attention(q, k, v, lgamma, create_block_mask(traced_mask, None, None, 33, 36, DEVICE))

@@ -181,3 +181,23 @@ if ON_GPU:  # torch compiles its own kernels for GPUs
         bias.neg_()
         graph.replay()
         assert_close(out, torch_flex_attention(q, k, v, mod)[0])
+
+
+@pytest.mark.parametrize(
+    "mod",
+    [
+        lambda s, b, h, q, kv: s * 1e-300,
+        lambda s, b, h, q, kv: s * -1e-46,
+        lambda s, b, h, q, kv: s / 1e300,
+        lambda s, b, h, q, kv: s + q * 1e-300,
+        lambda s, b, h, q, kv: s * 1e-46 * 1e30,
+        lambda s, b, h, q, kv: torch.where(s > -1e300, s, 0.0),
+        lambda s, b, h, q, kv: torch.where(q * 1e-300 > 0, 0.0, s),
+        lambda s, b, h, q, kv: s * 1e300,
+        lambda s, b, h, q, kv: s + 1e39,
+    ],
+)
+def test_numbers_that_float32_does_not_hold(mod):
+    """Rounded to it, to 0 or infinity, as torch computes with them."""
+    q, k, v = qkv(Case(mod, None, None, 20, 20))
+    assert_close(flex_attention(q, k, v, mod), torch_flex_attention(q, k, v, mod)[0])

@@ -101,13 +101,14 @@ def test_graphs_of_calls_alike_replay_in_turn():
 @pytest.mark.parametrize("seq_q, seq_kv", [(1000, 1000), (16, 8192)])
 def test_graphs_of_a_plan_each_replay_at_the_same_time(seq_q, seq_kv):
     shape = dict(batch=1, num_heads=2, seq_q=seq_q, seq_kv=seq_kv, head_dim=64, return_lse=True)
-    recorded, wanted = [], []
+    recorded, wanted, kept = [], [], []
     for seed in (80, 90):
         q, (_, k, v) = randn(1, 2, seq_q, 64, seed=seed), qkv(seq_kv, seed)
         plan = stof.plan(stof.masks.all(), **shape, dtype=DTYPE, device=DEVICE)
         warm(lambda plan=plan, given=(q, k, v): plan.run(*given))
         recorded.append(captured(lambda plan=plan, given=(q, k, v): plan.run(*given)))
         wanted.append(reference(q, k, v, torch.ones(seq_q, seq_kv, dtype=torch.bool)))
+        kept.append((plan, q, k, v))  # graphs hold addresses, not tensors
     streams = [torch.cuda.Stream() for _ in recorded]
     torch.cuda.synchronize()
     for _ in range(20):

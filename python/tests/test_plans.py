@@ -311,6 +311,14 @@ def test_many_masks_and_lengths_in_turn_are_found_without_the_cache(qkv, monkeyp
         np.testing.assert_array_equal(stof.attention(*operands, mask), one)
 
 
+@pytest.fixture
+def ctrl_c_is_heard():
+    """A shell that starts pytest in the background has it ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 #: Pair by pair, for minutes.
 ENDLESS = 'predicate("(q * q + 7 * k * k) % 13 < 3")'
 
@@ -323,7 +331,7 @@ ENDLESS = 'predicate("(q * q + 7 * k * k) % 13 < 3")'
         lambda: masks.parse(ENDLESS).stats(300_000),
     ],
 )
-def test_ctrl_c_ends_long_planning(call):
+def test_ctrl_c_ends_long_planning(call, ctrl_c_is_heard):
     main = threading.get_ident()
     timer = threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT))
     timer.start()

@@ -52,15 +52,16 @@ class SizedArray {
 
   /// Element `i`; the caller vouches that there are so many.
   Struct read(std::int64_t i) const {
-    std::uint32_t step = 0;
-    if (first_ != nullptr) std::memcpy(&step, first_, sizeof(step));
-    const auto* element = reinterpret_cast<const Struct*>(first_ + i * std::int64_t{step});
     const std::string name = fmt::format("{}[{}]", name_, i);
-    const Struct all = read_sized(element, name.c_str(), first_size_);
-    STOF_CHECK(all.struct_size == step, kInvalidArgument,
-               "{}.struct_size: expected {} as in {}[0], got {}", name, step, name_,
-               all.struct_size);
-    return all;
+    if (first_ == nullptr) return read_sized<Struct>(nullptr, name.c_str(), first_size_);
+    std::uint32_t step = 0, size = 0;
+    std::memcpy(&step, first_, sizeof(step));
+    const std::byte* element = first_ + i * std::int64_t{step};
+    // Before more is read: the caller's array may end behind `step` bytes.
+    std::memcpy(&size, element, sizeof(size));
+    STOF_CHECK(size == step, kInvalidArgument, "{}.struct_size: expected {} as in {}[0], got {}",
+               name, step, name_, size);
+    return read_sized(reinterpret_cast<const Struct*>(element), name.c_str(), first_size_);
   }
 
  private:

@@ -30,7 +30,7 @@ std::string to_text(const Partition& partition);
 struct Candidate {
   fusion::Choice choice;
   double predicted_us = 0;  ///< by the analytic cost model
-  bool library = false;     ///< runs a vendor's library and plain row kernels only
+  bool is_library = false;  ///< runs a vendor's library and plain row kernels only
 };
 
 /// What became of measuring something. A candidate that failed is data, not an error.

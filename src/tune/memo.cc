@@ -63,7 +63,7 @@ std::optional<std::size_t> next_candidate(const SegmentMemo& segment, const std:
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const bool hopeless =
         candidates[i].predicted_us > candidates.front().predicted_us * prune_ratio;
-    if (!segment.measured(i) && (!hopeless || candidates[i].library)) open.push_back(i);
+    if (!segment.measured(i) && (!hopeless || candidates[i].is_library)) open.push_back(i);
   }
   if (open.empty()) return std::nullopt;
   const int turn = segment.num_measured();

@@ -25,7 +25,7 @@ class Search {
         memo_(landscape),
         begin_(landscape.seconds() - options.spent_seconds),
         rules_(options.rules),
-        library_(options.library) {}
+        library_(options.all_library) {}
 
   SearchResult run();
 
@@ -139,7 +139,7 @@ bool Search::measure(Range range, std::size_t index) {
 std::size_t Search::first_that_runs(Range range, bool library_only, bool* found) {
   SegmentMemo& segment = memo_.of(range);
   for (std::size_t i = 0; i < segment.candidates().size(); ++i) {
-    if (library_only && !segment.candidates()[i].library) continue;
+    if (library_only && !segment.candidates()[i].is_library) continue;
     const auto& known = segment.measured(i);
     *found = true;
     if (!known && !out_of_time(options_.search_share)) measure(range, i);
@@ -469,7 +469,7 @@ const char* to_string(SearchEnd end) {
 SearchResult search(Landscape& landscape, const SearchOptions& options) {
   STOF_CHECK(options.budget_seconds > 0, kInvalidArgument,
              "budget: expected more than 0 seconds, got {}", options.budget_seconds);
-  for (const auto* partition : {&options.rules, &options.library}) {
+  for (const auto* partition : {&options.rules, &options.all_library}) {
     int next = 0;
     for (const Range& range : *partition) {
       STOF_CHECK(range.first == next && range.last >= range.first, kInvalidArgument,

@@ -31,7 +31,7 @@ struct SearchOptions {
   double spent_seconds = 0;  ///< of the budget, before the search
   /// Schemes to start from: what the rules say, and what runs on library parts alone.
   Partition rules;
-  Partition library;
+  Partition all_library;
   /// Candidates a trial times for each segment it makes.
   int samples_per_trial = 3;
   /// Candidates a segment gets in the first round of stage 2; later rounds have as many in all.

@@ -143,10 +143,10 @@ TuneResult tune(const TuningProblem& problem, Bench& bench, const Database& data
                                     environment));
   };
   search_options.rules = strip.partition(bench.untuned_scheme());
-  search_options.library = greedy_partition(strip, [&](Range range) {
+  search_options.all_library = greedy_partition(strip, [&](Range range) {
     const std::vector<Candidate> candidates = landscape.candidates(range);
     return std::any_of(candidates.begin(), candidates.end(),
-                       [](const Candidate& candidate) { return candidate.library; });
+                       [](const Candidate& candidate) { return candidate.is_library; });
   });
 
   search_options.spent_seconds = options.spent_seconds + watch.seconds();

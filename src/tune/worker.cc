@@ -134,7 +134,7 @@ Json answer_candidates(Bench& bench, const Json& request) {
   for (const Candidate& candidate : bench.candidates(read_range(request.at("range"))))
     list.push_back({{"choice", candidate.choice.text()},
                     {"predicted_us", candidate.predicted_us},
-                    {"library", candidate.library}});
+                    {"library", candidate.is_library}});
   return list;
 }
 

@@ -12,11 +12,11 @@ FUNCTION = re.compile(r"^(?:stof_status|void|const char\*) (stof_\w+)\(", re.MUL
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nm", required=True)
-    parser.add_argument("--library", required=True)
+    parser.add_argument("--library", dest="shared_library", required=True)
     parser.add_argument("--header", type=pathlib.Path, required=True)
     options = parser.parse_args()
     declared = set(FUNCTION.findall(options.header.read_text(encoding="utf-8")))
-    listing = subprocess.run([options.nm, "--dynamic", "--defined-only", options.library], check=True,
+    listing = subprocess.run([options.nm, "--dynamic", "--defined-only", options.shared_library], check=True,
                              stdout=subprocess.PIPE, text=True).stdout
     exported = {line.split()[-1] for line in listing.splitlines()}
     for name in sorted(exported - declared):

@@ -16,7 +16,7 @@ using ::testing::IsEmpty;
 SearchOptions options_for(const SyntheticLandscape& landscape, double budget = 1e6) {
   SearchOptions options;
   options.budget_seconds = budget;
-  options.rules = options.library = landscape.separate();
+  options.rules = options.all_library = landscape.separate();
   options.prune_ratio = 100;
   return options;
 }

@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.library import custom_op
 
 from .. import identity
 from ..errors import InvalidArgument, Unsupported
@@ -34,7 +35,7 @@ def _pair(result: Any, return_lse: bool, like: Tensor) -> Result:
 def operator(name: str, schema: str) -> Any:
     """Registers an operator; `schema` is its own without the first parenthesis. (torch 2.4 cannot
     read text arguments off annotations.)"""
-    return torch.library.custom_op(f"stof::{name}", mutates_args=(), schema="(" + schema)
+    return custom_op(f"stof::{name}", mutates_args=(), schema="(" + schema)
 
 
 def _plain(*tensors: Tensor) -> Tuple[Tensor, ...]:

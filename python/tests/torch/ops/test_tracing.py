@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.library import opcheck
 
 import stof
 from comparing import DEVICE, DTYPE, assert_close, randn, reference
@@ -52,12 +53,12 @@ def attention_arguments(q, k, v, mask="causal", bound=None, bias=None, return_ls
 def test_opcheck_attention(return_lse):
     bias = randn(1, 4, 33, 33, dtype=torch.float32)
     arguments = attention_arguments(*qkv(), bias=bias, return_lse=return_lse)
-    torch.library.opcheck(operators.attention, arguments)
+    opcheck(operators.attention, arguments)
 
 
 def test_opcheck_run():
     plan = stof.plan(MASK, batch=2, num_heads=4, seq_q=33, head_dim=16, dtype=DTYPE, device=DEVICE)
-    torch.library.opcheck(operators.run, (plan._name, *qkv(), None, None, None, None, []))
+    opcheck(operators.run, (plan._name, *qkv(), None, None, None, None, []))
 
 
 def test_fake_tensors():

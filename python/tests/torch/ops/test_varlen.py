@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.library import opcheck
 
 import stof
 from comparing import DEVICE, assert_close, randn, reference, when_compiled
@@ -25,7 +26,7 @@ def test_varlen():
 def test_opcheck_varlen():
     rows = [randn(9, 2, 16, seed=i) for i in range(3)]
     starts = torch.tensor([0, 4, 9], dtype=torch.int32, device=DEVICE)
-    torch.library.opcheck(
+    opcheck(
         operators.varlen_attention,
         (*rows, starts, starts, "causal", "top_left", None, 0.0, None, None, None, 0, True, True),
     )

@@ -15,7 +15,9 @@ std::optional<AttentionProblem> attention_problem(const Graph& graph) {
   for (const graph::Operator& op : graph.operators()) {
     if (op.op != graph::Op::kAttention) continue;
     if (first == nullptr) first = &op;
-    STOF_CHECK(op.attributes == first->attributes, kUnsupported,
+    graph::Attributes under_first_mask = op.attributes;
+    under_first_mask.mask = first->attributes.mask;
+    STOF_CHECK(under_first_mask == first->attributes, kUnsupported,
                "graph: expected one kind of attention, but \"{}\" and \"{}\" differ", first->name,
                op.name);
   }
@@ -132,8 +134,15 @@ void check_batch(const Graph& graph, const Batch& batch) {
                  std::is_sorted(batch.offsets.begin(), batch.offsets.end()) && batch.rows() > 0,
              kInvalidArgument,
              "batch: expected offsets of sequences, ascending from 0 to the number of rows");
+  const int masks = graph.num_masks();
+  const auto got = static_cast<int>(batch.more_masks.size()) + 1;
+  STOF_CHECK(got == std::max(masks, 1), kInvalidArgument,
+             "batch: expected {} masks, as many as attention of the graph is under, got {}",
+             std::max(masks, 1), got);
+  std::set<std::int64_t> checked;  // layers' caches have one size
   for (const graph::Operator& op : graph.operators())
-    if (op.op == graph::Op::kAttention && graph.in_state(op.inputs[1]))
+    if (op.op == graph::Op::kAttention && graph.in_state(op.inputs[1]) &&
+        checked.insert(graph.value(op.inputs[1]).shape[0]).second)
       batch.cache.validate(batch.offsets, graph.value(op.inputs[1]).shape[0]);
   for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kInput)) {
     const graph::Value& value = graph.value(id);

@@ -26,7 +26,13 @@ struct Batch {
   /// Of graphs whose attention reads caches: where the sequences' keys are. Their "slots" are
   /// cache.slots(offsets).
   graph::CachePages cache = {};
+  /// Of attention operators under mask 1, 2, ... (Attributes::mask).
+  std::vector<mask::Mask> more_masks = {};
 
+  /// That of operators under mask `index`, which check_batch() found there.
+  const mask::Mask& mask_of(int index) const {
+    return index == 0 ? mask : more_masks[static_cast<std::size_t>(index) - 1];
+  }
   std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
 };
 
@@ -68,7 +74,7 @@ using WeightViews = std::map<graph::ValueId, TensorView>;
 void check_weights(const graph::Graph& graph, const WeightViews& weights);
 
 /// The attention of all of the graph's attention operators; none without. Throws Unsupported where
-/// two differ.
+/// two differ in more than their masks.
 std::optional<AttentionProblem> attention_problem(const graph::Graph& graph);
 
 /// The plan for the graph, by the options.
@@ -82,7 +88,8 @@ bool attends_to_caches(const graph::Graph& graph);
 std::set<graph::ValueId> slot_inputs(const graph::Graph& graph);
 
 /// Throws InvalidArgument naming an input of the graph that the batch lacks, or whose dtype, shape
-/// or strides do not fit, or offsets that do not ascend from 0, or a slot past its cache or of two
+/// or strides do not fit, or offsets that do not ascend from 0, or a number of masks other than the
+/// graph's where it has attention under several, or a slot past its cache or of two
 /// rows; of attention over caches what CachePages::validate() does, or a row that is stored
 /// elsewhere than its sequence's keys are read.
 void check_batch(const graph::Graph& graph, const Batch& batch);

@@ -46,7 +46,9 @@ struct CpuSession::Prepared {
     bindings.addresses.resize(graph.values().size());
     weights.bind(graph, bindings.addresses);
     bindings.weights = &weights.packed();
-    bindings.attention = &attention;
+    attention.resize(static_cast<std::size_t>(graph.num_masks()));
+    bindings.attention = attention.data();
+    bindings.num_masks = graph.num_masks();
     for (const ArenaSlot& slot : plan.slots())
       bindings.addresses[static_cast<std::size_t>(slot.value)] =
           static_cast<std::byte*>(arena.data()) + slot.offset;
@@ -66,7 +68,7 @@ struct CpuSession::Prepared {
   Tensor arena;
   std::vector<Tensor> inputs;
   std::vector<std::string> names;
-  cpu::AttentionSlot attention;
+  std::vector<cpu::AttentionSlot> attention;  ///< by mask
   cpu::SegmentBindings bindings;
   std::vector<std::unique_ptr<cpu::SegmentRunner>> runners;
 };
@@ -136,13 +138,16 @@ Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
   std::unique_ptr<Prepared> prepared = take(batch.rows());
   const Graph& graph = prepared->plan.graph();
   check_batch(graph, batch);
-  std::optional<VarlenPlan> attention;
-  if (const std::optional<AttentionProblem> problem = attention_problem(graph))
-    attention =
-        plan_varlen_attention(*problem, batch.mask, batch.offsets,
-                              attends_to_caches(graph) ? batch.cache.key_offsets() : batch.offsets);
-  prepared->attention.plan = attention ? &*attention : nullptr;
-  prepared->attention.pages = attends_to_caches(graph) ? &batch.cache : nullptr;
+  std::list<VarlenPlan> plans;
+  if (const std::optional<AttentionProblem> problem = attention_problem(graph)) {
+    const bool cached = attends_to_caches(graph);
+    const std::vector<std::int64_t> keys = cached ? batch.cache.key_offsets() : batch.offsets;
+    for (int i = 0; i < graph.num_masks(); ++i) {
+      plans.push_back(plan_varlen_attention(*problem, batch.mask_of(i), batch.offsets, keys));
+      prepared->attention[static_cast<std::size_t>(i)] = {&plans.back(),
+                                                          cached ? &batch.cache : nullptr};
+    }
+  }
   spent.plan += seconds_since(start);
 
   for (std::size_t i = 0; i < prepared->inputs.size(); ++i)
@@ -162,7 +167,7 @@ Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
   const void* const data =
       prepared->bindings.addresses[static_cast<std::size_t>(graph.storage(result))];
   Tensor out = Tensor::copy_of({data, DType::kFloat32, shape});
-  prepared->attention = {};
+  for (cpu::AttentionSlot& slot : prepared->attention) slot = {};
 
   const std::lock_guard lock(mutex_);
   idle_.push_front(std::move(prepared));

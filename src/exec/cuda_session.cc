@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "backend/cuda/segments/segments.h"
 #include "core/check.h"
 #include "core/hash.h"
 #include "fusion/initial.h"
@@ -55,13 +54,17 @@ bool needs_measuring(const fusion::Segment& segment) {
           std::any_of(segment.steps.begin(), segment.steps.end(), is_norm));
 }
 
-/// Of a batch's lengths and mask: what decides, with the number of rows, every launch. Over caches
-/// the plan does, since pages and lengths change in place.
-std::string key_of(const Batch& batch, const cuda::CachedBatch* cached) {
-  if (cached != nullptr) return fmt::format("{}", static_cast<const void*>(cached));
+/// Of a batch's lengths and masks: what decides, with the number of rows, every launch. Over caches
+/// the plans do, since pages and lengths change in place.
+std::string key_of(const Batch& batch, const std::vector<cuda::AttentionSlot>& cached) {
+  std::string key;
+  for (const cuda::AttentionSlot& slot : cached)
+    key += fmt::format("{} ", static_cast<const void*>(slot.cached));
+  if (!cached.empty()) return key;
   Hasher hasher;
   for (const std::int64_t offset : batch.offsets) hasher.add(offset);
   hasher.add(batch.mask.fingerprint());
+  for (const mask::Mask& mask : batch.more_masks) hasher.add(mask.fingerprint());
   return hasher.finish().hex();
 }
 
@@ -103,17 +106,17 @@ struct CudaSession::Prepared {
 
   ExecutionPlan plan;
   std::optional<AttentionProblem> problem;
-  cuda::AttentionSlot slot;
-  std::vector<CUdeviceptr> addresses;  ///< by ValueId
+  std::vector<cuda::AttentionSlot> slots;  ///< by mask
+  std::vector<CUdeviceptr> addresses;      ///< by ValueId
   std::vector<std::unique_ptr<cuda::SegmentRunner>> runners;
 };
 
 struct CudaSession::Captured {
   std::string key;
   std::int64_t bucket = 0;
-  // Lists that the graph reads.
-  std::optional<cuda::PackedAttention> attention;
-  std::optional<cuda::BatchAttention> batch_attention;
+  // Lists that the graph reads, by mask.
+  std::list<cuda::PackedAttention> attention;
+  std::list<cuda::BatchAttention> batch_attention;
   cuda::StreamGraph graph;
 };
 
@@ -242,7 +245,9 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
     bindings.addresses[static_cast<std::size_t>(id)] =
         states_.at(graph.value(id).name).memory.address();
   bindings.workspace = workspace_.address();
-  bindings.attention = &fresh->slot;
+  fresh->slots.resize(static_cast<std::size_t>(graph.num_masks()));
+  bindings.attention = fresh->slots.data();
+  bindings.num_masks = graph.num_masks();
   std::vector<cuda::SegmentChoice> choices;
   for (const PlannedSegment& planned : fresh->plan.segments())
     choices.push_back({&planned.segment, &planned.choice});
@@ -289,30 +294,34 @@ void CudaSession::prepare(std::int64_t rows) {
   prepared(rows);
 }
 
-cuda::PackedAttention* CudaSession::attention(const Prepared& prepared, const Batch& batch) {
-  if (!prepared.problem) return nullptr;
-  const std::string key = batch.mask.fingerprint().hex();
-  auto found = attention_.find(key);
-  if (found == attention_.end()) {
-    if (attention_.size() == kMaxMasks) attention_.clear();
-    found = attention_
-                .emplace(std::piecewise_construct, std::forward_as_tuple(key),
-                         std::forward_as_tuple(*prepared.problem, batch.mask, device_))
-                .first;
+CudaSession::Slots CudaSession::packed(const Prepared& prepared, const Batch& batch) {
+  const std::size_t num_masks = prepared.slots.size();
+  if (attention_.size() + num_masks > std::max(kMaxMasks, num_masks)) attention_.clear();
+  Slots slots;
+  for (std::size_t i = 0; i < num_masks; ++i) {
+    const mask::Mask& mask = batch.mask_of(static_cast<int>(i));
+    const auto [found, is_new] =
+        attention_.try_emplace(mask.fingerprint().hex(), *prepared.problem, mask, device_);
+    found->second.prepare(batch.offsets, stream_.handle());
+    slots.push_back({&found->second, batch.rows(), nullptr, nullptr});
   }
-  found->second.prepare(batch.offsets, stream_.handle());
-  return &found->second;
+  return slots;
 }
 
-cuda::CachedBatch* CudaSession::cached(const Prepared& prepared, const Batch& batch) {
-  if (!prepared.problem || !attends_to_caches(prepared.plan.graph())) return nullptr;
+CudaSession::Slots CudaSession::cached(const Prepared& prepared, const Batch& batch) {
+  if (!prepared.problem || !attends_to_caches(prepared.plan.graph())) return {};
   if (cached_attention_ && cached_attention_->size() > kMaxMasks) {
     stream_.wait("running the session");
     captured_.clear();  // they read these plans' pages
     cached_attention_.reset();
   }
   if (!cached_attention_) cached_attention_.emplace(*prepared.problem, device_);
-  return &cached_attention_->prepare(batch.mask, batch.offsets, batch.cache, stream_.handle());
+  Slots slots;
+  for (std::size_t i = 0; i < prepared.slots.size(); ++i)
+    slots.push_back({nullptr, batch.rows(), nullptr,
+                     &cached_attention_->prepare(batch.mask_of(static_cast<int>(i)), batch.offsets,
+                                                 batch.cache, stream_.handle())});
+  return slots;
 }
 
 void CudaSession::upload(const Prepared& prepared, const Batch& batch) {
@@ -359,8 +368,7 @@ void CudaSession::launch(const Prepared& prepared, std::int64_t rows) const {
 }
 
 CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& batch,
-                                             const std::string& key,
-                                             const cuda::CachedBatch* cached) {
+                                             const std::string& key, Slots cached) {
   const std::int64_t bucket = bucket_rows(batch.rows());
   const auto found = std::find_if(captured_.begin(), captured_.end(), [&](const auto& captured) {
     return captured->key == key && captured->bucket == bucket;
@@ -372,17 +380,22 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
   auto fresh = std::make_unique<Captured>();
   fresh->key = key;
   fresh->bucket = bucket;
-  if (cached != nullptr) {
-    // Nothing of its own: the plan and its pages outlive the capture.
-  } else if (prepared.problem && options_.batches_repeat) {
-    fresh->batch_attention.emplace(*prepared.problem, batch.mask, batch.offsets,
-                                   device_.facts().ordinal);
-  } else if (prepared.problem) {
-    fresh->attention.emplace(*prepared.problem, batch.mask, device_);
-    fresh->attention->prepare(batch.offsets, stream_.handle());
+  // Over caches it has nothing of its own: plans and their pages outlive the capture.
+  Slots slots = std::move(cached);
+  for (std::size_t i = slots.size(); i < prepared.slots.size(); ++i) {
+    const mask::Mask& mask = batch.mask_of(static_cast<int>(i));
+    if (options_.batches_repeat) {
+      const cuda::BatchAttention& attention = fresh->batch_attention.emplace_back(
+          *prepared.problem, mask, batch.offsets, device_.facts().ordinal);
+      slots.push_back({nullptr, batch.rows(), &attention, nullptr});
+    } else {
+      cuda::PackedAttention& attention =
+          fresh->attention.emplace_back(*prepared.problem, mask, device_);
+      attention.prepare(batch.offsets, stream_.handle());
+      slots.push_back({&attention, batch.rows(), nullptr, nullptr});
+    }
   }
-  prepared.slot = {fresh->attention ? &*fresh->attention : nullptr, batch.rows(),
-                   fresh->batch_attention ? &*fresh->batch_attention : nullptr, cached};
+  std::ranges::copy(slots, prepared.slots.begin());  // runners have their addresses
   // Once as it is: libraries load kernels when they first run, which a capture does not allow.
   launch(prepared, batch.rows());
   stream_.wait("running the session");
@@ -409,7 +422,7 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
   STOF_CHECK(batch.rows() > 0, kInvalidArgument, "batch: expected at least one row");
   Prepared& prepared = this->prepared(batch.rows());
   check_batch(prepared.plan.graph(), batch);
-  const cuda::CachedBatch* const cached = this->cached(prepared, batch);
+  const Slots cached = this->cached(prepared, batch);
   const std::string key = key_of(batch, cached);
   const std::int64_t bucket = bucket_rows(batch.rows());
   const bool again = options_.batches_repeat || key == last_key_ ||
@@ -427,8 +440,7 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
     planned();
     captured.graph.launch(stream_.handle());
   } else {
-    prepared.slot = {cached != nullptr ? nullptr : attention(prepared, batch), batch.rows(),
-                     nullptr, cached};
+    std::ranges::copy(cached.empty() ? packed(prepared, batch) : cached, prepared.slots.begin());
     planned();
     upload(prepared, batch);
     launch(prepared, batch.rows());
@@ -444,7 +456,7 @@ void CudaSession::replay(const Batch& batch,
   Prepared& prepared = this->prepared(batch.rows());
   check_batch(prepared.plan.graph(), batch);
   upload(prepared, batch);
-  const cuda::CachedBatch* const cached = this->cached(prepared, batch);
+  const Slots cached = this->cached(prepared, batch);
   const Captured& captured = this->captured(prepared, batch, key_of(batch, cached), cached);
   replayed([&] { captured.graph.launch(stream_.handle()); }, result_of(prepared, batch.rows()));
 }

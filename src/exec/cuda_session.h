@@ -13,6 +13,7 @@
 #include "backend/cuda/attention/cached_attention.h"
 #include "backend/cuda/attention/packed_attention.h"
 #include "backend/cuda/device.h"
+#include "backend/cuda/segments/segments.h"
 #include "backend/cuda/stream.h"
 #include "exec/batch.h"
 
@@ -94,13 +95,14 @@ class CudaSession {
   /// Makes what is not there yet. Throws InvalidArgument where a graph of another number of rows
   /// has another shape of it.
   void make_states(const graph::Graph& graph);
-  cuda::PackedAttention* attention(const Prepared& prepared, const Batch& batch);
-  /// Of graphs whose attention reads caches: the batch's plan, with its pages uploaded; else null.
-  cuda::CachedBatch* cached(const Prepared& prepared, const Batch& batch);
+  /// By mask, likewise below.
+  using Slots = std::vector<cuda::AttentionSlot>;
+  /// Of graphs whose attention reads caches: the batch's plans, with its pages uploaded; else none.
+  Slots cached(const Prepared& prepared, const Batch& batch);
+  Slots packed(const Prepared& prepared, const Batch& batch);
   void upload(const Prepared& prepared, const Batch& batch);
   void launch(const Prepared& prepared, std::int64_t rows) const;
-  Captured& captured(Prepared& prepared, const Batch& batch, const std::string& key,
-                     const cuda::CachedBatch* cached);
+  Captured& captured(Prepared& prepared, const Batch& batch, const std::string& key, Slots cached);
   CudaResult result_of(const Prepared& prepared, std::int64_t rows) const;
 
   cuda::Device device_;

@@ -136,12 +136,13 @@ ValueId GraphBuilder::rope(const std::string& name, ValueId x, ValueId positions
 
 ValueId GraphBuilder::attention(const std::string& name, ValueId q, ValueId k, ValueId v,
                                 std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
-                                double scale) {
+                                double scale, int mask) {
   Operator op = make(Op::kAttention, name, {q, k, v});
   op.attributes.heads = heads;
   op.attributes.kv_heads = kv_heads;
   op.attributes.head_dim = head_dim;
   op.attributes.scale = scale;
+  op.attributes.mask = mask;
   return append(std::move(op));
 }
 
@@ -232,10 +233,19 @@ void GraphBuilder::end_layer(ValueId output) {
   layer_end_ = {values_.size(), operators_.size()};
 }
 
-ValueId GraphBuilder::stamp_layers(int count) {
+ValueId GraphBuilder::stamp_layers(int count, const std::vector<int>& masks) {
   STOF_CHECK(layer_output_ != kNoId, kInvalidArgument,
              "graph: stamp_layers() needs a layer between begin_layer() and end_layer()");
   STOF_CHECK(count >= 1, kInvalidArgument, "graph: layers: expected at least 1, got {}", count);
+  STOF_CHECK(masks.empty() || masks.size() == static_cast<std::size_t>(count), kInvalidArgument,
+             "graph: masks: expected none or one for each of {} layers, got {}", count,
+             masks.size());
+  const auto set_mask = [&](Operator& op, int layer) {
+    if (op.op == Op::kAttention && !masks.empty())
+      op.attributes.mask = masks[static_cast<std::size_t>(layer)];
+  };
+  for (std::size_t i = layer_begin_.operators; i < layer_end_.operators; ++i)
+    set_mask(operators_[i], 0);
   ValueId previous = layer_output_;
   for (int layer = 1; layer < count; ++layer) {
     // Values of the first layer in this one; what lies outside of the layer is shared.
@@ -267,6 +277,7 @@ ValueId GraphBuilder::stamp_layers(int count) {
       } else {
         Operator op = operators_[next++];
         op.name = name;
+        set_mask(op, layer);
         for (ValueId& input : op.inputs) input = mapped(input);
         map_value(id, append(std::move(op), first.shape));
       }

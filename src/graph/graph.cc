@@ -109,6 +109,13 @@ int Graph::num_layers() const {
   return layers;
 }
 
+int Graph::num_masks() const {
+  int masks = 0;
+  for (const Operator& op : operators_)
+    if (op.op == Op::kAttention) masks = std::max(masks, op.attributes.mask + 1);
+  return masks;
+}
+
 std::pair<OperatorId, OperatorId> Graph::layer_range(int layer) const {
   OperatorId first = kNoId, last = kNoId;
   for (OperatorId i = 0; i < num_operators(); ++i) {
@@ -179,6 +186,8 @@ Fingerprint Graph::fingerprint() const {
       for (const ValueId id : *ids) hasher.add(std::int64_t{id});
     }
     add_attributes(hasher, op.attributes);
+    // Fingerprints of graphs with one mask are stored without it.
+    if (op.attributes.mask != 0) hasher.add(std::int64_t{op.attributes.mask});
   }
   return hasher.finish();
 }

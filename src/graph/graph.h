@@ -60,12 +60,11 @@ enum class Op : std::uint8_t {
   /// (x[i], x[i + head_dim/2]) by position frequencies[i], a product that is rounded to float32 as
   /// models are trained with.
   kRope,
-  /// q [rows, heads head_dim], k and v [rows, kv_heads head_dim] -> [rows, heads head_dim]. The
-  /// mask, and which rows make a sequence, are bound by who runs the graph. Where k and v are
-  /// columns
-  /// of a cache, they have its rows, and who runs the graph binds which of them are a sequence's
-  /// keys
-  /// (CachePages); queries are then its last tokens.
+  /// q [rows, heads head_dim], k and v [rows, kv_heads head_dim] -> [rows, heads head_dim]. Masks,
+  /// and which rows make a sequence, are bound by who runs the graph; operators with the same
+  /// Attributes::mask share one. Where k and v are columns of a cache, they have its rows, and who
+  /// runs the graph binds which of them are a sequence's keys (CachePages); queries are then its
+  /// last tokens.
   kAttention,
   kHeadStore,  ///< x [rows, heads head_dim] -> [heads, rows, head_dim]
   /// x as kRope's, slots int32 [rows], cache [size, 2 kv_heads head_dim] -> the cache, written over
@@ -94,12 +93,14 @@ struct Attributes {
   std::int64_t kv_heads = 0;                  ///< kRope, kAttention, kCacheStore; divides heads
   std::int64_t head_dim = 0;                  ///< kRope, kAttention, kHeadStore, kCacheStore
   double scale = 0;                           ///< kAttention: of q k^T; 0: 1/sqrt(head_dim)
+  int mask = 0;                               ///< kAttention: which of the masks that are bound
   Pooling pooling = Pooling::kNone;           ///< kPool
 
   bool operator==(const Attributes&) const = default;
 };
 
-/// Adds every field to a content hash.
+/// Adds to a content hash what decides how an operator is run: every field but the mask, which is
+/// known when the graph runs.
 void add_attributes(Hasher& hasher, const Attributes& attributes);
 
 struct Operator {
@@ -135,6 +136,9 @@ class Graph {
 
   int num_operators() const { return static_cast<int>(operators_.size()); }
   int num_layers() const;
+  /// Masks that who runs the graph binds: one more than the largest Attributes::mask; 0 without
+  /// attention.
+  int num_masks() const;
   /// First and last operator of a layer. Throws InvalidArgument for a layer that is not there.
   std::pair<OperatorId, OperatorId> layer_range(int layer) const;
   /// The value of that name, or kNoId.
@@ -187,7 +191,7 @@ class GraphBuilder {
   ValueId rope(const std::string& name, ValueId x, ValueId positions, ValueId frequencies,
                std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
   ValueId attention(const std::string& name, ValueId q, ValueId k, ValueId v, std::int64_t heads,
-                    std::int64_t kv_heads, std::int64_t head_dim, double scale = 0);
+                    std::int64_t kv_heads, std::int64_t head_dim, double scale = 0, int mask = 0);
   ValueId head_store(const std::string& name, ValueId x, std::int64_t heads, std::int64_t head_dim);
   /// The cache after it; `cache` itself is read by nothing later.
   ValueId cache_store(const std::string& name, ValueId x, ValueId slots, ValueId cache,
@@ -206,8 +210,9 @@ class GraphBuilder {
   void begin_layer(ValueId input);
   void end_layer(ValueId output);
   /// Appends the layer count - 1 times more, each reading the output of the one before where the
-  /// first read its input, with weights of its own; returns the last output.
-  ValueId stamp_layers(int count);
+  /// first read its input, with weights of its own; returns the last output. Attention of layer i
+  /// is under mask `masks[i]`, without under the first layer's.
+  ValueId stamp_layers(int count, const std::vector<int>& masks = {});
 
   /// Validates. The builder is empty afterwards.
   Graph build();

@@ -31,6 +31,7 @@ std::string attributes_text(const Attributes& a) {
   if (a.kv_heads != 0) add("kv_heads", fmt::format("{}", a.kv_heads));
   if (a.head_dim != 0) add("head_dim", fmt::format("{}", a.head_dim));
   if (a.scale != 0) add("scale", fmt::format("{}", a.scale));
+  if (a.mask != 0) add("mask", fmt::format("{}", a.mask));
   if (a.pooling != Pooling::kNone) add("kind", std::string(to_string(a.pooling)));
   return text.empty() ? text : fmt::format(" {{{}}}", text);
 }
@@ -85,6 +86,7 @@ std::string Graph::to_json() const {
     if (a.kv_heads != 0) attributes["kv_heads"] = a.kv_heads;
     if (a.head_dim != 0) attributes["head_dim"] = a.head_dim;
     if (a.scale != 0) attributes["scale"] = a.scale;
+    if (a.mask != 0) attributes["mask"] = a.mask;
     if (a.pooling != Pooling::kNone) attributes["pooling"] = to_string(a.pooling);
     operators.push_back({{"op", to_string(op.op)},
                          {"name", op.name},

@@ -179,6 +179,7 @@ Dims attention(const Checker& check, const Attributes& attributes) {
     check.refuse("values", "columns of a cache, as the keys are", "others");
   if (!(attributes.scale >= 0))
     check.refuse("scale", "at least 0", fmt::format("{}", attributes.scale));
+  check.attribute("mask", attributes.mask, 0);
   return q.shape;
 }
 

@@ -11,6 +11,23 @@ namespace {
 using graph::GraphBuilder;
 using graph::ValueId;
 
+/// The windows of all layers, each once.
+std::vector<std::int64_t> distinct_windows(const LlamaConfig& config) {
+  std::vector<std::int64_t> windows;
+  for (const std::int64_t window : config.windows)
+    if (std::ranges::find(windows, window) == windows.end()) windows.push_back(window);
+  return windows;
+}
+
+/// Of each layer, its window's place among them.
+std::vector<int> masks_of_layers(const LlamaConfig& config) {
+  const std::vector<std::int64_t> windows = distinct_windows(config);
+  std::vector<int> masks;
+  for (const std::int64_t window : config.windows)
+    masks.push_back(static_cast<int>(std::ranges::find(windows, window) - windows.begin()));
+  return masks;
+}
+
 class Builder {
  public:
   Builder(const LlamaConfig& config, std::int64_t rows, DType dtype,
@@ -27,7 +44,7 @@ class Builder {
     ValueId x = builder_.embedding("embedded", ids, words);
     builder_.begin_layer(x);
     builder_.end_layer(layer(x, "layer.0."));
-    x = builder_.stamp_layers(static_cast<int>(config_.num_layers));
+    x = builder_.stamp_layers(static_cast<int>(config_.num_layers), masks_of_layers(config_));
     x = norm("final_norm", x);
     builder_.mark_live_out(config_.tied_head ? builder_.matmul("head", x, words)
                                              : dense("head", x, hidden, config_.vocab_size, false));
@@ -119,12 +136,17 @@ graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DTy
              "LLaMA graph: cache_size: expected at least 0, got {}", options.cache_size);
   STOF_CHECK(options.cache_size > 0 || !options.reads_cache, kInvalidArgument,
              "LLaMA graph: reads_cache: expected a cache_size above 0 with it, got 0");
-  const auto other = std::find_if(config.windows.begin(), config.windows.end(),
-                                  [&](std::int64_t w) { return w != config.windows[0]; });
-  STOF_CHECK(other == config.windows.end(), kUnsupported,
-             "LLaMA graph: windows: expected one for all layers, got {} and {}", config.windows[0],
-             *other);
   return Builder(config, rows, dtype, options).build();
+}
+
+std::vector<mask::Mask> llama_masks(const LlamaConfig& config, const mask::Mask& also) {
+  std::vector<mask::Mask> masks;
+  for (const std::int64_t window : distinct_windows(config)) {
+    mask::Mask seen = mask::causal() & also;
+    if (window > 0) seen = seen & mask::window(window - 1, 0);
+    masks.push_back(std::move(seen));
+  }
+  return masks;
 }
 
 }  // namespace stof::model

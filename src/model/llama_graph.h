@@ -1,10 +1,13 @@
 #pragma once
 // The LLaMA family's stack of layers as a graph.
 
+#include <vector>
+
 #include "graph/graph.h"
 #include "model/graph_weights.h"
 #include "model/llama_config.h"
 #include "model/llama_weights.h"
+#include "stof/mask.h"
 
 namespace stof::model {
 
@@ -29,16 +32,19 @@ struct LlamaGraphOptions {
 /// "layer.3.up.weight", "layer.3.down.weight", with
 /// ".bias" where the configuration has one; "final_norm.gamma" and, unless the head is tied to the
 /// embeddings, "head.weight". Matrices, tables and biases are of `dtype`, gammas float32. The
-/// result is the logits, [rows, vocabulary]. Who runs it binds the mask: causal, and the window
-/// where there is one.
+/// result is the logits, [rows, vocabulary]. Who runs it binds llama_masks().
 ///
 /// A layer has 13 operators without biases: rms_norm, matmul, rope, attention, matmul, add,
 /// rms_norm, matmul, activation, matmul, multiply, matmul, add; one less with a joined gate, and
 /// cache_store behind rope with a cache. Throws InvalidArgument for no rows, a negative cache, none
-/// that is to be read, or a dtype other than float32, float16 and bfloat16; Unsupported for layers
-/// with different windows, which a graph cannot say yet.
+/// that is to be read, or a dtype other than float32, float16 and bfloat16.
 graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype,
                                const LlamaGraphOptions& options = {});
+
+/// The masks that attention of the graph is under: causal, and & the window of its layers where
+/// there is one, and & `also`. Different windows have a mask each, in the order of layers.
+std::vector<mask::Mask> llama_masks(const LlamaConfig& config,
+                                    const mask::Mask& also = mask::all());
 
 /// For every weight of a graph that build_llama_graph() made of the same configuration. Throws what
 /// reading them does.

@@ -154,6 +154,7 @@ struct Settings {
   graph::Activation activation = graph::Activation::kGeluErf;
   double epsilon = 1e-5, scale = 0;
   std::int64_t heads = 2, kv_heads = 1, head_dim = 4;
+  int mask = 0;
   graph::Pooling pooling = graph::Pooling::kMean;
   std::int64_t query_column = 0;
   bool rms = false, gate = false, weight_is_input = false, in_place = false, sum_is_result = false;
@@ -193,7 +194,7 @@ std::vector<Fingerprint> hashes(const Settings& s) {
   };
   const ValueId context =
       b.attention(named("attention"), part("q", s.query_column, s.heads), part("k", 24, s.kv_heads),
-                  part("value", 40, s.kv_heads), s.heads, s.kv_heads, s.head_dim, s.scale);
+                  part("value", 40, s.kv_heads), s.heads, s.kv_heads, s.head_dim, s.scale, s.mask);
   b.mark_live_out(b.head_store(named("apart"), context, s.heads, s.head_dim));
   const ValueId offsets = b.input(named("offsets"), DType::kInt32, {3});
   b.mark_live_out(b.pool(named("pooled"), turned, offsets, s.pooling));
@@ -240,8 +241,10 @@ TEST(SegmentHash, ChangesWithEachThingThatCounts) {
   }
 }
 
-TEST(SegmentHash, IgnoresNamesAndIds) {
-  Settings named, moved;
+TEST(SegmentHash, IgnoresNamesIdsAndMasks) {
+  Settings named, moved, masked;
+  masked.mask = 2;
+  EXPECT_EQ(hashes(masked), hashes({}));
   named.name = "another.";
   moved.other_ids = true;
   EXPECT_EQ(hashes(named), hashes({}));

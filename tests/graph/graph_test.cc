@@ -187,6 +187,37 @@ TEST(GraphBuilder, StampsLayersWithTheirOwnWeights) {
               AllOf(HasSubstr("\"layer.0.m\""), HasSubstr("[6, 8]"), HasSubstr("[6, 4]")));
 }
 
+/// Attention of three layers under masks 0, 1, 0.
+Graph three_layers(std::vector<int> masks) {
+  Parts p;
+  p.begin_layer(p.x);
+  const ValueId qkv = p.matmul("layer.0.qkv", p.x, p.weight("layer.0.w", kF32, {24, 8}));
+  p.end_layer(p.attention("layer.0.a", p.columns("layer.0.q", qkv, 0, 8),
+                          p.columns("layer.0.k", qkv, 8, 8), p.columns("layer.0.v", qkv, 16, 8), 4,
+                          4, 2));
+  p.mark_live_out(p.stamp_layers(3, masks));
+  return p.build();
+}
+
+TEST(GraphBuilder, GivesLayersMasksOfTheirOwn) {
+  const Graph graph = three_layers({0, 1, 0}), one = three_layers({});
+  EXPECT_EQ(graph.num_masks(), 2);
+  EXPECT_EQ(one.num_masks(), 1);
+  EXPECT_EQ(graph.op(3).attributes.mask, 1);
+  EXPECT_THAT(graph.print(), HasSubstr("head_dim 2, mask 1} : float32[6, 8]\n%layer.2"));
+  const auto json = nlohmann::json::parse(graph.to_json());
+  EXPECT_EQ(json["operators"][3]["attributes"]["mask"], 1);
+  EXPECT_FALSE(json["operators"][1]["attributes"].contains("mask"));
+  EXPECT_NE(graph.fingerprint(), one.fingerprint());
+  EXPECT_NE(graph.fingerprint(), three_layers({0, 0, 1}).fingerprint());
+  EXPECT_EQ(one.fingerprint(), three_layers({0, 0, 0}).fingerprint());
+  EXPECT_THAT(error_of([] { three_layers({0, 1}); }), HasSubstr("each of 3 layers, got 2"));
+  EXPECT_THAT(error_of([] {
+                three_layers({0, -1, 0});
+              }),
+              AllOf(HasSubstr("\"layer.1.a\""), HasSubstr("mask"), HasSubstr("at least 0")));
+}
+
 // --- validating, printing -----------------------------------------------------------------------
 
 TEST(Graph, ValidateFindsWhatIsWrong) {

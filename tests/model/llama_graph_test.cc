@@ -35,13 +35,13 @@ TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
   const TensorView ids_view(ids.data(), DType::kInt32, {rows});
   const cpu::ThreadScope one_thread(1);
   for (const std::string name : {"base", "tied", "attention_bias", "mlp_bias", "heads", "mistral",
-                                 "qwen2", "rope llama3", "rope linear"}) {
+                                 "qwen2", "qwen2 window", "rope llama3", "rope linear"}) {
     const TemporaryFolder folder;
     golden.write(folder, golden.at(name), {}, golden.weights(golden.at(name)));
     LlamaConfig config = load_llama_config(folder.path());
     const LlamaWeights weights(Checkpoint::open(folder.path()), config);
-    mask::Mask mask = mask::causal();
-    if (config.windows[0] > 0) mask = mask & mask::window(config.windows[0] - 1, 0);
+    const std::vector<mask::Mask> masks = llama_masks(config);
+    ASSERT_EQ(masks.size(), name == "qwen2 window" ? 2u : 1u);
 
     // What a float32 graph has with a cache and without, and in both ways of its gate.
     const LlamaGraphOptions options = {.cache_size = name == "mistral" ? 0 : rows + 2,
@@ -49,7 +49,7 @@ TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
     const graph::Graph graph = build_llama_graph(config, rows, DType::kFloat32, options);
     ASSERT_EQ(graph.live_outs().size(), 1u);
     cpu::GraphOperands operands;
-    operands.mask = mask;
+    operands.mask = masks[0], operands.more_masks = {masks.begin() + 1, masks.end()};
     operands.values[graph.find("ids")] = ids_view;
     operands.values[graph.find("positions")] = std::as_const(positions).view();
     const GraphWeights bound = bind_llama_weights(graph, weights);
@@ -76,7 +76,7 @@ TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
                     {"positions", std::as_const(positions).view()},
                     {"slots", std::as_const(slots).view()}};
     batch.offsets = {0, rows};
-    batch.mask = mask;
+    batch.mask = masks[0], batch.more_masks = {masks.begin() + 1, masks.end()};
     EXPECT_LT(relative_error(session.run(batch), golden.logits(name)), kTolerance) << name;
     for (std::int64_t i = 0; i < config.num_layers && options.cache_size > 0; ++i) {
       const std::string layer = "layer." + std::to_string(i) + ".";
@@ -91,7 +91,7 @@ TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
 TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
   const LlamaGolden golden;
   const cpu::ThreadScope one_thread(1);
-  for (const std::string name : {"base", "qwen2", "mistral"}) {
+  for (const std::string name : {"base", "qwen2", "mistral", "qwen2 window"}) {
     const TemporaryFolder folder;
     golden.write(folder, golden.at(name), {}, golden.weights(golden.at(name)));
     LlamaConfig config = load_llama_config(folder.path());
@@ -105,8 +105,8 @@ TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
     const GraphWeights bound = bind_llama_weights(graph, weights);
     exec::CpuSession session(graph_of, std::make_shared<exec::CpuWeights>(graph, bound.values));
     exec::Batch batch;
-    batch.mask = mask::causal();
-    if (config.windows[0] > 0) batch.mask = batch.mask & mask::window(config.windows[0] - 1, 0);
+    const std::vector<mask::Mask> masks = llama_masks(config);
+    batch.mask = masks[0], batch.more_masks = {masks.begin() + 1, masks.end()};
     batch.cache = {4, {{7, 2, 0}, {3, 9, 4}}, {0, 0}};
     std::vector<KvCache> caches(2, decoder.make_cache());
     std::vector<std::int32_t> ids, positions, slots;
@@ -125,7 +125,8 @@ TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
       // The interpreter begins with the caches that the session's passes left.
       const graph::Graph exact = graph_of(batch.rows());
       cpu::GraphOperands operands;
-      operands.mask = batch.mask, operands.offsets = batch.offsets, operands.cache = batch.cache;
+      operands.mask = batch.mask, operands.more_masks = batch.more_masks;
+      operands.offsets = batch.offsets, operands.cache = batch.cache;
       for (const auto& [input, view] : batch.inputs) operands.values[exact.find(input)] = view;
       for (const graph::ValueId id : exact.of_kind(graph::ValueKind::kWeight))
         operands.values[id] = bound.values.at(graph.find(exact.value(id).name));
@@ -159,6 +160,10 @@ TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
       }
       return std::string("nothing was thrown");
     };
+    batch.more_masks.push_back(mask::causal());
+    EXPECT_THAT(message(),
+                HasSubstr(name == "qwen2 window" ? "expected 2 masks" : "expected 1 masks"));
+    batch.more_masks.pop_back();
     batch.cache.lengths[1] += 1;  // the slots are of the row before
     EXPECT_THAT(message(), AllOf(HasSubstr("\"slots\", row 1"), HasSubstr("expected slot")));
     batch.cache.pages[1][1] = 2;
@@ -193,8 +198,6 @@ TEST(LlamaGraph, RefusesWhatItCannotSay) {
     }
     return std::string("nothing was thrown");
   };
-  EXPECT_THAT(refusal("qwen2 window", 5, DType::kFloat32),
-              AllOf(HasSubstr("windows"), HasSubstr("0 and 5")));
   EXPECT_THAT(refusal("base", 0, DType::kFloat32), HasSubstr("rows"));
   EXPECT_THAT(refusal("base", 5, DType::kInt32), HasSubstr("dtype"));
 }

@@ -123,6 +123,14 @@ Tensor gathered(const TensorView& cache, const graph::CachePages& pages) {
   return out;
 }
 
+const mask::Mask& mask_of(const GraphOperands& operands, const Operator& op) {
+  const int index = op.attributes.mask;
+  STOF_CHECK(index <= static_cast<int>(operands.more_masks.size()), kInvalidArgument,
+             "operator {} (attention): expected a mask {} to be bound, got {} masks",
+             quote_text(op.name), index, operands.more_masks.size() + 1);
+  return index == 0 ? operands.mask : operands.more_masks[static_cast<std::size_t>(index) - 1];
+}
+
 }  // namespace
 
 Tensor attend(const Bindings& bindings, const Operator& op) {
@@ -152,7 +160,7 @@ Tensor attend(const Bindings& bindings, const Operator& op) {
     problem.alignment = mask::Alignment::kBottomRight;
   }
   const PackedSequences packed =
-      pack_sequences(problem, bindings.operands().mask, offsets, key_offsets);
+      pack_sequences(problem, mask_of(bindings.operands(), op), offsets, key_offsets);
   Tensor out(q.dtype, {rows, attributes.heads * attributes.head_dim});
   for (std::size_t i = 0; i < packed.part_of.size(); ++i) {
     const PackedSequences::Part& part = packed.parts[packed.part_of[i]];

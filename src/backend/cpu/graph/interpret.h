@@ -18,7 +18,8 @@ namespace stof::cpu {
 /// bound itself or through that one.
 struct GraphOperands {
   std::map<graph::ValueId, TensorView> values;
-  mask::Mask mask;  ///< of attention, within each sequence; default: all visible
+  mask::Mask mask;                     ///< of attention, within each sequence; default: all visible
+  std::vector<mask::Mask> more_masks;  ///< of attention under mask 1, 2, ...
   /// Sequences own rows offsets[i] .. offsets[i + 1]; empty: one sequence of all rows.
   std::vector<std::int64_t> offsets;
   /// Of attention over a cache: the mask is then aligned to the last of a sequence's keys.

@@ -73,9 +73,10 @@ class Attention final : public SegmentRunner {
 
 std::unique_ptr<SegmentRunner> make_attention(const Graph& graph, const fusion::Segment& segment,
                                               const SegmentBindings& bindings) {
-  STOF_CHECK(bindings.attention != nullptr, kInvalidArgument,
-             "bindings: expected the batch's sequences for {}", describe(graph, segment));
   const graph::Attributes& attributes = graph.op(segment.first).attributes;
+  STOF_CHECK(bindings.attention != nullptr && attributes.mask < bindings.num_masks,
+             kInvalidArgument, "bindings: expected the batch's sequences under mask {} for {}",
+             attributes.mask, describe(graph, segment));
   const auto packed = [&](graph::ValueId id, std::int64_t heads) {
     const Matrix matrix = matrix_of(graph, bindings, id);
     const Dims& base = graph.value(graph.storage(id)).shape;
@@ -89,7 +90,7 @@ std::unique_ptr<SegmentRunner> make_attention(const Graph& graph, const fusion::
   tensors.v = packed(segment.inputs[2], attributes.kv_heads);
   tensors.out = packed(segment.outputs[0], attributes.heads);
   return std::make_unique<Attention>(tensors, graph.in_state(segment.inputs[1]),
-                                     bindings.attention);
+                                     bindings.attention + attributes.mask);
 }
 
 }  // namespace stof::cpu

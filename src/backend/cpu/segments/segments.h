@@ -29,8 +29,8 @@ class PackedWeights {
       weights_;
 };
 
-/// Sequences and mask of the batch at hand: set before a run, read by attention segments. Rows past
-/// the last sequence are padding, whose attention is left as it is.
+/// Sequences and a mask of the batch at hand: set before a run, read by attention segments. Rows
+/// past the last sequence are padding, whose attention is left as it is.
 struct AttentionSlot {
   const VarlenPlan* plan = nullptr;
   const graph::CachePages* pages = nullptr;  ///< of attention over caches
@@ -39,8 +39,9 @@ struct AttentionSlot {
 /// Where values are. Weights and inputs are only read.
 struct SegmentBindings {
   std::vector<void*> addresses;              ///< by ValueId; views are found in their base
-  const AttentionSlot* attention = nullptr;  ///< of attention segments
+  const AttentionSlot* attention = nullptr;  ///< of attention segments: one a mask
   PackedWeights* weights = nullptr;          ///< of products
+  int num_masks = 1;                         ///< slots at `attention`
 };
 
 /// A segment with its kernel chosen and its values bound. run() is for one thread at a time, which

@@ -49,9 +49,10 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
                                     const Device&) {
   if (segment.family != fusion::Family::kAttention)
     refuse(graph, segment, choice, "it is no attention");
-  STOF_CHECK(bindings.attention != nullptr, kInvalidArgument,
-             "bindings: expected the batch's sequences for {}", describe(graph, segment));
   const graph::Attributes& attributes = graph.op(segment.first).attributes;
+  STOF_CHECK(bindings.attention != nullptr && attributes.mask < bindings.num_masks,
+             kInvalidArgument, "bindings: expected the batch's sequences under mask {} for {}",
+             attributes.mask, describe(graph, segment));
   const auto packed = [&](graph::ValueId id, std::int64_t heads) {
     const Matrix matrix = matrix_of(graph, bindings, id);
     const Dims& base = graph.value(graph.storage(id)).shape;
@@ -65,7 +66,7 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
   tensors.v = packed(segment.inputs[2], attributes.kv_heads);
   tensors.out = packed(segment.outputs[0], attributes.heads);
   return std::make_unique<Attention>(tensors, graph.in_state(segment.inputs[1]),
-                                     bindings.attention);
+                                     bindings.attention + attributes.mask);
 }
 
 }  // namespace

@@ -17,8 +17,8 @@
 
 namespace stof::cuda {
 
-/// Attention prepared for the batch at hand: set before a launch, read by attention segments. Rows
-/// past the last sequence are padding, whose attention is left as it is.
+/// Attention under a mask, prepared for the batch at hand: set before a launch, read by attention
+/// segments. Rows past the last sequence are padding, whose attention is left as it is.
 struct AttentionSlot {
   const PackedAttention* attention = nullptr;
   std::int64_t rows = 0;                  ///< of all sequences
@@ -30,7 +30,8 @@ struct AttentionSlot {
 struct SegmentBindings {
   std::vector<CUdeviceptr> addresses;  ///< by ValueId; views are found in their base
   CUdeviceptr workspace = 0;           ///< workspace_bytes() of the choice, of this stream alone
-  const AttentionSlot* attention = nullptr;  ///< of attention segments
+  const AttentionSlot* attention = nullptr;  ///< of attention segments: one a mask
+  int num_masks = 1;                         ///< slots at `attention`
 };
 
 /// A segment with its kernel chosen, compiled and loaded, and its values bound.

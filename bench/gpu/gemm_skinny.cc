@@ -2,7 +2,7 @@
 // against Hopper's own kernels and cuBLASLt's best algorithm.
 //   bench_gpu_gemm_skinny [--json FILE] [--seconds N]
 //
-// Protocol as of bench_gpu_gemm: graphs of launches, weights rotating over 384 MB, so that they
+// Protocol as of bench_gpu_gemm: graphs of launches, weights rotating over 640 MB, so that they
 // come from memory; ranked by the best of two replays, the best two of each timed again in turns,
 // median. Ours may start before their predecessor has ended.
 
@@ -47,6 +47,7 @@ const Product kProducts[] = {
     {"llama1b gate_up", 16384, 2048, {Step::kSilu, Step::kGate}, cuda::Epilogue::kNone},
     {"llama1b down", 2048, 8192, {}, cuda::Epilogue::kNone},
     {"llama7b gate_up", 22016, 4096, {Step::kSilu, Step::kGate}, cuda::Epilogue::kNone},
+    {"llama1b head", 128256, 2048, {}, cuda::Epilogue::kNone},
 };
 constexpr std::int64_t kRows[] = {1, 8, 16, 32, 64};
 
@@ -220,14 +221,14 @@ class Bench {
     driver_.check(driver_.cuStreamSynchronize(nullptr), "filling");
   }
 
-  static constexpr std::int64_t kWeightBytes = std::int64_t{384} << 20;
+  static constexpr std::int64_t kWeightBytes = std::int64_t{640} << 20;
   std::FILE* json_;
   const cuda::Device device_ = cuda::Device::open();
   const cuda::Driver& driver_ = cuda::Driver::instance();
   cuda::GemmPlanner& planner_ = cuda::GemmPlanner::of(device_);
   cuda::DeviceBuffer workspace_{cuda::GemmPlanner::kWorkspaceBytes, "workspace"};
   cuda::DeviceBuffer weights_{static_cast<std::size_t>(kWeightBytes), "weights"};
-  cuda::DeviceBuffer x_{std::size_t{64} * 8192 * 2, "x"}, y_{std::size_t{64} * 22016 * 2, "y"};
+  cuda::DeviceBuffer x_{std::size_t{64} * 8192 * 2, "x"}, y_{std::size_t{64} * 128256 * 2, "y"};
   cuda::DeviceBuffer bias_{std::size_t{22016} * 2, "bias"};
   int copies_ = 1;
   std::vector<std::unique_ptr<Timed>> all_;

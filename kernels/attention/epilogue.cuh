@@ -110,7 +110,7 @@ class OutputRows {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float sum = quad_sum(state.l[r]);
-      empty[r] = !(sum > 0.0f);  // a row that saw nothing
+      empty[r] = sum == 0.0f;  // a row that saw nothing; NaN stays NaN
       fresh[r] = empty[r] ? 0.0f : 1.0f / sum;
       float lse2 = empty[r] ? -ptx::infinity() : state.m[r] * scale_log2 + ptx::log2(sum);
       if constexpr (D::kMerge) {

@@ -2,7 +2,9 @@
 // Random decoding steps with their tensors, what must not be read filled with NaN.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -105,6 +107,21 @@ inline void fill(Draw& draw, GuardedTensor& tensor) {
   tensor.upload();
 }
 
+/// Whether query `q` of head `h` is one of those that check "nan" makes NaN.
+inline bool is_nan_query(const Case& c, std::int64_t b, std::int64_t h, std::int64_t q) {
+  return std::isnan(c.q.real(c.q.offset({b, h, q, 0})));
+}
+
+/// Every fifth query's first element.
+inline void make_nan_queries(Case& c) {
+  const DecodeProblem& p = c.problem;
+  for (std::int64_t row = 0; row < p.batch * p.num_heads_q * p.seq_q; row += 5)
+    c.q.set_real(c.q.offset({row / (p.num_heads_q * p.seq_q), row / p.seq_q % p.num_heads_q,
+                             row % p.seq_q, 0}),
+                 std::numeric_limits<float>::quiet_NaN());
+  c.q.upload();
+}
+
 /// Where key `row` of a sequence lies in the cache.
 inline std::int64_t cache_offset(const Case& c, const GuardedTensor& cache, std::int64_t b,
                                  std::int64_t head, std::int64_t row) {
@@ -165,6 +182,7 @@ inline Case make_case(Draw& draw, const std::string& feature) {
   c.k = make({caches, p.num_heads_kv, rows, p.head_dim_qk}, "k");
   c.v = make({caches, p.num_heads_kv, rows, p.head_dim_v}, "v");
   fill(draw, c.q);
+  if (feature == "nan") make_nan_queries(c);
   draw_lengths(draw, c);
   if (p.lengths) {
     c.device_lengths = GuardedTensor(DType::kInt32, {p.batch}, {1}, "lengths");

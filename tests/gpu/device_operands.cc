@@ -37,7 +37,9 @@ std::string difference(const std::vector<double>& out, const std::vector<double>
   double squares = 0, norm = 0, worst = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const double want = expected.out[i], gap = std::abs(out[i] - want);
-    if (std::isnan(out[i])) return fmt::format("out element {} is NaN, expected {}", i, want);
+    if (std::isnan(out[i]) != std::isnan(want))
+      return fmt::format("out element {} is {}, expected {}", i, out[i], want);
+    if (std::isnan(want)) continue;
     squares += gap * gap;
     norm += want * want;
     worst = std::max(worst, gap / std::max(1.0, std::abs(want)));
@@ -47,7 +49,8 @@ std::string difference(const std::vector<double>& out, const std::vector<double>
   if (!(worst < limits.worst)) return fmt::format("worst element {:.2e}", worst);
   for (std::size_t i = 0; i < lse.size(); ++i) {
     const double want = expected.lse[i];
-    double gap = lse[i] == want ? 0 : std::abs(lse[i] - want);
+    const bool same = lse[i] == want || (std::isnan(lse[i]) && std::isnan(want));
+    double gap = same ? 0 : std::abs(lse[i] - want);
     if (want < -1e38 && lse[i] < -0.99e38 && std::isfinite(lse[i])) gap = 0;  // docs/gpu.md, Limits
     if (!(gap < limits.lse)) return fmt::format("lse {} is {}, expected {}", i, lse[i], want);
   }

@@ -40,6 +40,21 @@ void add_extremes(Draw& draw, cpu::GuardedTensor* bias) {
   });
 }
 
+/// Query rows of NaN, and some whose first element is infinite, so that scores are infinite both
+/// ways: such rows are NaN unless they see nothing, and others don't feel it.
+void add_nonfinite(Draw& draw, const AttentionProblem& p, cpu::GuardedTensor* q) {
+  const std::vector<double> values = q->values();
+  std::size_t next = 0;
+  std::int64_t kind = 0;
+  q->fill([&] {
+    const auto column = static_cast<std::int64_t>(next) % p.head_dim_qk;
+    const double value = values[next++];
+    if (column == 0) kind = draw.between(0, 7);
+    if (kind == 0) return std::numeric_limits<double>::quiet_NaN();
+    return kind == 1 && column == 0 ? std::numeric_limits<double>::infinity() : value;
+  });
+}
+
 /// Cheapest, dearest and one between of those whose names contain `part`.
 std::vector<std::string> some_candidates(Draw& draw, const AttentionProblem& p,
                                          const mask::Mask& expression,
@@ -62,8 +77,8 @@ std::vector<std::string> some_candidates(Draw& draw, const AttentionProblem& p,
 }  // namespace
 
 const std::vector<std::string>& option_names() {
-  static const std::vector<std::string> names = {"strides",  "alibi",   "bias",  "sink",
-                                                 "position", "options", "varlen"};
+  static const std::vector<std::string> names = {"strides",  "alibi",   "bias",   "sink",
+                                                 "position", "options", "varlen", "nonfinite"};
   return names;
 }
 
@@ -85,6 +100,7 @@ bool check_option(const cuda::Device& device, const std::string& option, std::ui
   if (p.bias) add_extremes(draw, &operands.bias);
   if (p.sink && draw.between(0, 1))  // far above and below what it joins
     operands.sink.fill([&] { return static_cast<double>(draw.between(-40, 40)); });
+  if (option == "nonfinite") add_nonfinite(draw, p, &operands.q);
   const cpu::Result expected = cpu::reference_of(expression, operands);
   const DeviceOperands on_device(operands);
   const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,

@@ -9,8 +9,8 @@
 
 namespace stof::check {
 
-/// "strides", "alibi", "bias", "sink", "position", "options" (any of them together, with softcap)
-/// and "varlen".
+/// "strides", "alibi", "bias", "sink", "position", "options" (any of them together, with softcap),
+/// "varlen", and "nonfinite": queries with NaN and infinities.
 const std::vector<std::string>& option_names();
 
 /// Runs the cheapest, the dearest and one other candidate (of those whose names

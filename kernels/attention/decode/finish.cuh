@@ -31,7 +31,7 @@ struct OutputRow {
 struct RowEnd {
   float factor, lse;
   __device__ RowEnd(const DecodeParams& params, i32 head, float m, float l) {
-    if (!(l > 0.0f)) {
+    if (l == 0.0f) {
       factor = 0.0f;
       lse = -ptx::infinity();
       return;

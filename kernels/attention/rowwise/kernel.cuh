@@ -132,13 +132,14 @@ __device__ __forceinline__ void store_rows(const RowwiseParams& params, const Ro
     if (query >= params.seq_q) break;  // rows ascend with the piece
     const MergedPiece<D::kWarps> merged(merge + row * D::kMergePitch + column, sums + row,
                                         D::kMergePitch, D::kRows);
-    const float factor = merged.l > 0.0f ? 1.0f / merged.l : 0.0f;  // a row that saw nothing: zeros
+    const bool empty = merged.l == 0.0f;  // a row that saw nothing: zeros; NaN stays NaN
+    const float factor = empty ? 0.0f : 1.0f / merged.l;
     *reinterpret_cast<uint4*>(out + query * params.out_strides[2] + column) =
         merged.template pack<typename D::Element>(factor);
     if (column == 0 && params.lse != nullptr)
       params.lse[(static_cast<i64>(item.batch) * params.num_heads_q + item.head) * params.seq_q +
                  query] =
-          merged.l > 0.0f ? (merged.m + ptx::log2(merged.l)) * kLn2 : -ptx::infinity();
+          empty ? -ptx::infinity() : (merged.m + ptx::log2(merged.l)) * kLn2;
   }
 }
 

@@ -1,5 +1,8 @@
 #include "backend/cuda/segments/segments.h"
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -8,6 +11,7 @@
 #include "backend/cuda/gemm/sm80_configs.h"
 #include "backend/cuda/gemm/split_sums.h"
 #include "backend/cuda/segments/operands.h"
+#include "backend/cuda/segments/product.h"
 #include "core/check.h"
 
 namespace stof::cuda {
@@ -18,12 +22,29 @@ using graph::ValueId;
 
 namespace {
 
-// Of those that can run a segment, the first gives what is used untuned. Our products start while
-// the kernel before them ends, and know more steps than the library. Those by mma.sync run what it
-// does not: where both can, measuring decides.
 const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners,
                                          &kSm80GemmRunners, &kSkinnyGemmRunners,
                                          &kRowRunners,      &kAttentionRunners};
+
+// Up to here the kernels that stream weights are faster than both others.
+constexpr std::int64_t kSkinnyFirstRows = 8;
+constexpr std::int64_t kSkinnyFirstBytes = 100'000'000;
+
+/// In the order of what is used untuned. Hopper's own products start while the kernel before them
+/// ends, and know more steps than the library; those by mma.sync run what it does not. Of a few
+/// rows the products that stream their weights are fastest, but for the largest weights, where
+/// nothing but bandwidth counts and the library has most (kernels/gemm/skinny/README.md).
+std::vector<const RunnerFamily*> families_of(const Graph& graph, const fusion::Segment& segment) {
+  std::vector<const RunnerFamily*> families(std::begin(kFamilies), std::end(kFamilies));
+  const std::optional<Product> product = normed_product_of(graph, segment);
+  if (!product || product->problem.rows > kSkinnyFirstRows) return families;
+  const auto weight_bytes = 2 * product->problem.out * product->problem.in;
+  const RunnerFamily* first =
+      weight_bytes <= kSkinnyFirstBytes ? &kSkinnyGemmRunners : &kCublasLtRunners;
+  const auto at = std::find(families.begin(), families.end(), first);
+  std::rotate(families.begin(), at, at + 1);
+  return families;
+}
 
 const RunnerFamily& family_of(const Graph& graph, const fusion::Segment& segment,
                               const Choice& choice) {
@@ -64,7 +85,7 @@ void refuse(const Graph& graph, const fusion::Segment& segment, const Choice& ch
 std::vector<Choice> candidates(const Graph& graph, const fusion::Segment& segment,
                                const Device& device) {
   std::vector<Choice> all;
-  for (const RunnerFamily* family : kFamilies) {
+  for (const RunnerFamily* family : families_of(graph, segment)) {
     std::vector<Choice> some = family->candidates(graph, segment, device);
     all.insert(all.end(), some.begin(), some.end());
   }
@@ -81,7 +102,7 @@ std::size_t workspace_bytes(const Choice& choice) {
 std::vector<Choice> first_candidates(const Graph& graph, const fusion::Segment& segment,
                                      const Device& device,
                                      const std::function<bool(const std::string&)>& allows) {
-  for (const RunnerFamily* family : kFamilies) {
+  for (const RunnerFamily* family : families_of(graph, segment)) {
     if (!allows(family->name)) continue;
     std::vector<Choice> some = family->candidates(graph, segment, device);
     if (!some.empty()) return some;

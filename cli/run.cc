@@ -175,7 +175,7 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
 void add_run_command(CLI::App& app, const Program& program) {
   auto options = std::make_shared<RunOptions>();
   CLI::App& run_command =
-      *app.add_subcommand("run", "Embed texts with BERT or continue a prompt with LLaMA");
+      *app.add_subcommand("run", "Embed texts with an encoder or continue a prompt with a decoder");
   run_command.fallthrough();
   run_command.add_option("TEXT", options->texts, "Texts; after -- they may begin with a dash");
   run_command.add_option("--file", options->file, "One text per line; - is standard input");

@@ -1,5 +1,5 @@
 #pragma once
-// config.json of a BERT checkpoint.
+// config.json of a checkpoint of BERT's families.
 
 #include <cstdint>
 #include <string>
@@ -9,23 +9,34 @@
 
 namespace stof::model {
 
+/// Whose checkpoint it is: all are computed by one graph.
+enum class BertFamily : std::uint8_t { kBert, kRoberta, kDistilBert };
+
 struct BertConfig {
+  BertFamily family = BertFamily::kBert;
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;  ///< divides hidden_size
   std::int64_t intermediate_size = 0;
   std::int64_t vocab_size = 0;
-  std::int64_t max_positions = 0;
-  std::int64_t num_segments = 0;  ///< rows of the token type table; single texts use the first
+  std::int64_t max_positions = 0;  ///< tokens of the longest text
+  /// RoBERTa's pad_token_id: positions are counted from padding_id + 1 over the tokens that are not
+  /// this one, which has the position padding_id. -1: positions are counted from 0 over all.
+  std::int32_t padding_id = -1;
+  /// Rows of the token type table, 0: there is none. Single texts use the first.
+  std::int64_t num_segments = 0;
   cpu::Activation activation = cpu::Activation::kGeluErf;
   float layer_norm_eps = 0;
 
   std::int64_t head_dim() const { return hidden_size / num_heads; }
+  /// Rows of the position table.
+  std::int64_t position_rows() const { return max_positions + padding_id + 1; }
 };
 
 /// Honours every field that changes numbers or refuses it: throws Corrupt (not JSON, a field
-/// missing, of another type or out of range) or Unsupported (a decoder, relative positions,
-/// quantised weights, an activation that is not known), naming `file` and field.
+/// missing, of another type or out of range) or Unsupported (another model_type, a decoder,
+/// relative positions, quantised weights, an activation that is not known), naming `file` and
+/// field.
 BertConfig parse_bert_config(std::string_view text, const std::string& file);
 
 /// Reads folder/config.json; also throws NotFound.

@@ -46,9 +46,11 @@ class Builder {
     const ValueId positions = builder_.input("positions", DType::kInt32, {rows_});
     const ValueId words = builder_.weight("word_embeddings", dtype_, {config_.vocab_size, hidden});
     const ValueId places =
-        builder_.weight("position_embeddings", dtype_, {config_.max_positions, hidden});
+        builder_.weight("position_embeddings", dtype_, {config_.position_rows(), hidden});
     const ValueId segments =
-        builder_.weight("segment_embeddings", dtype_, {config_.num_segments, hidden});
+        config_.num_segments > 0
+            ? builder_.weight("segment_embeddings", dtype_, {config_.num_segments, hidden})
+            : graph::kNoId;
     return norm("embedding_norm",
                 builder_.embedding("embeddings", ids, words, positions, places, segments));
   }

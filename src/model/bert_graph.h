@@ -9,11 +9,12 @@ namespace stof::model {
 
 /// The graph of `rows` packed tokens. Inputs: "ids" and "positions", int32 [rows]. Weights are
 /// named by their role in BertWeights: "word_embeddings", "position_embeddings",
-/// "segment_embeddings", "embedding_norm.gamma", "layer.3.query_key_value.weight" (query, key and
-/// value one below the other, [3 hidden, hidden]), "layer.3.query_key_value.bias",
-/// "layer.3.attention_output.weight", "layer.3.attention_norm.beta", "layer.3.intermediate.weight",
-/// "layer.3.output.weight", "layer.3.output_norm.gamma". Matrices, tables and biases are of
-/// `dtype`, gamma and beta float32. The result is the last layer's output, [rows, hidden].
+/// "segment_embeddings" (where the model has any), "embedding_norm.gamma",
+/// "layer.3.query_key_value.weight" (query, key and value one below the other, [3 hidden, hidden]),
+/// "layer.3.query_key_value.bias", "layer.3.attention_output.weight",
+/// "layer.3.attention_norm.beta", "layer.3.intermediate.weight", "layer.3.output.weight",
+/// "layer.3.output_norm.gamma". Matrices, tables and biases are of `dtype`, gamma and beta float32.
+/// The result is the last layer's output, [rows, hidden].
 ///
 /// A layer has 14 operators: matmul, bias (query, key, value), attention, matmul, bias, add,
 /// layer_norm, matmul, bias, activation, matmul, bias, add, layer_norm. Throws InvalidArgument for

@@ -31,7 +31,8 @@ GraphWeights bind_bert_weights(const graph::Graph& graph, const BertWeights& wei
   Binder binder(graph);
   binder.bind("word_embeddings", weights.word_embeddings);
   binder.bind("position_embeddings", weights.position_embeddings);
-  binder.bind("segment_embeddings", weights.segment_embeddings);
+  if (weights.segment_embeddings.data != nullptr)
+    binder.bind("segment_embeddings", weights.segment_embeddings);
   binder.bind("embedding_norm", weights.embedding_norm);
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     const BertWeights::Layer& layer = weights.layers[i];

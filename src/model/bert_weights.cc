@@ -1,26 +1,25 @@
 #include "model/bert_weights.h"
 
-#include <array>
 #include <string>
 #include <utility>
 
 #include "core/check.h"
+#include "model/bert_family.h"
 
 namespace stof::model {
 namespace {
 
-std::string find_prefix(const Checkpoint& checkpoint) {
-  static constexpr std::array<const char*, 3> kPrefixes = {"", "bert.", "0.auto_model."};
-  for (const char* prefix : kPrefixes)
+std::string find_prefix(const Checkpoint& checkpoint, const BertNames& names) {
+  for (const std::string_view prefix : names.prefixes)
     if (checkpoint.find(std::string(prefix) + "embeddings.word_embeddings.weight") != nullptr)
-      return prefix;
-  return "";  // the first lookup then names what is missing
+      return std::string(prefix);
+  return "";  // where that is wrong too, the first lookup names what is missing
 }
 
 class Loader {
  public:
-  explicit Loader(BertWeights& weights)
-      : weights_(weights), prefix_(find_prefix(weights.checkpoint)) {}
+  Loader(BertWeights& weights, const BertNames& names)
+      : weights_(weights), prefix_(find_prefix(weights.checkpoint, names)) {}
 
   TensorView tensor(const std::string& name, const Dims& shape) {
     const TensorView& view = weights_.checkpoint.require(prefix_ + name, shape);
@@ -48,36 +47,42 @@ class Loader {
   std::string prefix_;
 };
 
-BertWeights::Layer load_layer(Loader& load, const std::string& name, const BertConfig& config) {
+BertWeights::Layer load_layer(Loader& load, const BertNames& names, std::int64_t number,
+                              const BertConfig& config) {
   const std::int64_t hidden = config.hidden_size, intermediate = config.intermediate_size;
+  const auto name = [&](std::string_view part) {
+    return fmt::format("{}{}.{}", names.layer, number, part);
+  };
   BertWeights::Layer layer;
-  layer.query = load.dense(name + "attention.self.query", hidden, hidden);
-  layer.key = load.dense(name + "attention.self.key", hidden, hidden);
-  layer.value = load.dense(name + "attention.self.value", hidden, hidden);
-  layer.attention_output = load.dense(name + "attention.output.dense", hidden, hidden);
-  layer.attention_norm = load.norm(name + "attention.output.LayerNorm", hidden);
-  layer.intermediate = load.dense(name + "intermediate.dense", hidden, intermediate);
-  layer.output = load.dense(name + "output.dense", intermediate, hidden);
-  layer.output_norm = load.norm(name + "output.LayerNorm", hidden);
+  layer.query = load.dense(name(names.query), hidden, hidden);
+  layer.key = load.dense(name(names.key), hidden, hidden);
+  layer.value = load.dense(name(names.value), hidden, hidden);
+  layer.attention_output = load.dense(name(names.attention_output), hidden, hidden);
+  layer.attention_norm = load.norm(name(names.attention_norm), hidden);
+  layer.intermediate = load.dense(name(names.intermediate), hidden, intermediate);
+  layer.output = load.dense(name(names.output), intermediate, hidden);
+  layer.output_norm = load.norm(name(names.output_norm), hidden);
   return layer;
 }
 
 }  // namespace
 
 BertWeights load_bert_weights(Checkpoint checkpoint, const BertConfig& config) {
+  const BertNames& names = names_of(config.family);
   BertWeights weights;
   weights.checkpoint = std::move(checkpoint);
-  Loader load(weights);
+  Loader load(weights, names);
   const std::int64_t hidden = config.hidden_size;
   weights.word_embeddings =
       load.tensor("embeddings.word_embeddings.weight", {config.vocab_size, hidden});
   weights.position_embeddings =
-      load.tensor("embeddings.position_embeddings.weight", {config.max_positions, hidden});
-  weights.segment_embeddings =
-      load.tensor("embeddings.token_type_embeddings.weight", {config.num_segments, hidden});
+      load.tensor("embeddings.position_embeddings.weight", {config.position_rows(), hidden});
+  if (config.num_segments > 0)
+    weights.segment_embeddings =
+        load.tensor("embeddings.token_type_embeddings.weight", {config.num_segments, hidden});
   weights.embedding_norm = load.norm("embeddings.LayerNorm", hidden);
   for (std::int64_t i = 0; i < config.num_layers; ++i)
-    weights.layers.push_back(load_layer(load, fmt::format("encoder.layer.{}.", i), config));
+    weights.layers.push_back(load_layer(load, names, i, config));
   return weights;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The tensors of a BERT checkpoint, by role.
+// The tensors of a checkpoint of BERT's families, by role.
 
 #include <deque>
 #include <vector>
@@ -28,7 +28,7 @@ struct BertWeights {
 
   TensorView word_embeddings;      ///< [vocab, hidden]
   TensorView position_embeddings;  ///< [positions, hidden]
-  TensorView segment_embeddings;   ///< [segments, hidden]
+  TensorView segment_embeddings;   ///< [segments, hidden]; empty where the model has none
   Norm embedding_norm;
   std::vector<Layer> layers;
 
@@ -36,10 +36,10 @@ struct BertWeights {
   std::deque<Tensor> converted;
 };
 
-/// Names may carry the prefix "bert." (task heads) or "0.auto_model." (sentence-transformers), and
-/// norms the early names gamma and beta. Other tensors (pooler, heads, position_ids) are left
-/// alone. Throws NotFound or Corrupt naming checkpoint, tensor, expected and found shape, or
-/// Unsupported naming a tensor that is not float32, float16 or bfloat16.
+/// Names are the family's. They may carry its prefix, as "bert." (task heads), or "0.auto_model."
+/// (sentence-transformers), and norms the early names gamma and beta. Other tensors (pooler, heads,
+/// position_ids) are left alone. Throws NotFound or Corrupt naming checkpoint, tensor, expected and
+/// found shape, or Unsupported naming a tensor that is not float32, float16 or bfloat16.
 BertWeights load_bert_weights(Checkpoint checkpoint, const BertConfig& config);
 
 }  // namespace stof::model

@@ -99,8 +99,9 @@ Bpe::Bpe(BpeSpec spec, const std::string& where) : spec_(std::move(spec)) {
   }
   for (const auto* ids : {&spec_.frame.before, &spec_.frame.after})
     for (const std::int32_t id : *ids)
-      STOF_CHECK(id >= 0 && id < num_ids() && tokens_[static_cast<std::size_t>(id)].known, kCorrupt,
-                 "{}: post_processor: expected the id of a token, got {}", where, id);
+      STOF_CHECK(
+          id >= 0 && id < num_ids() && tokens_[static_cast<std::size_t>(id)].spelled != nullptr,
+          kCorrupt, "{}: post_processor: expected the id of a token, got {}", where, id);
 }
 
 void Bpe::add_token(const std::string& content, std::int32_t id, const std::string& where) {
@@ -111,9 +112,9 @@ void Bpe::add_token(const std::string& content, std::int32_t id, const std::stri
              where, quote_text(content), limit, id);
   if (index >= tokens_.size()) tokens_.resize(index + 1);
   Token& token = tokens_[index];
-  STOF_CHECK(!token.known, kCorrupt, "{}: id {}: expected one token, got {} as well", where, id,
-             quote_text(content));
-  token = {token_bytes(content, where), true, false};
+  STOF_CHECK(token.spelled == nullptr, kCorrupt, "{}: id {}: expected one token, got {} as well",
+             where, id, quote_text(content));
+  token = {token_bytes(content, where), &content, false};
 }
 
 std::vector<std::int32_t> Bpe::encode(std::string_view text) const {
@@ -208,17 +209,16 @@ void Bpe::merge_word(std::vector<std::int32_t>& symbols) const {
   std::erase(symbols, kGone);
 }
 
-const std::string& Bpe::bytes(std::int32_t id) const {
-  STOF_CHECK(id >= 0 && id < num_ids() && tokens_[static_cast<std::size_t>(id)].known,
+const Bpe::Token& Bpe::known_token(std::int32_t id) const {
+  STOF_CHECK(id >= 0 && id < num_ids() && tokens_[static_cast<std::size_t>(id)].spelled != nullptr,
              kInvalidArgument, "token id: expected one of the vocabulary's, below {}, got {}",
              num_ids(), id);
-  return tokens_[static_cast<std::size_t>(id)].bytes;
+  return tokens_[static_cast<std::size_t>(id)];
 }
 
-bool Bpe::is_special(std::int32_t id) const {
-  bytes(id);
-  return tokens_[static_cast<std::size_t>(id)].special;
-}
+const std::string& Bpe::token(std::int32_t id) const { return *known_token(id).spelled; }
+const std::string& Bpe::bytes(std::int32_t id) const { return known_token(id).bytes; }
+bool Bpe::is_special(std::int32_t id) const { return known_token(id).special; }
 
 std::int32_t Bpe::find(const std::string& token) const {
   const auto known = spec_.vocab.find(token);

@@ -35,6 +35,7 @@ struct BpeSpec {
 /// not understood.
 BpeSpec load_bpe(const std::string& folder);
 BpeSpec parse_bpe_json(std::string_view text, const std::string& file);
+BpeSpec read_bpe_json(const Json& json, const std::string& file);
 /// From the keys "tokenizer.ggml..." of a GGUF file's metadata (gguf_settings() makes the object).
 BpeSpec read_gguf_bpe(const JsonFields& metadata);
 
@@ -48,10 +49,14 @@ class Bpe {
   Bpe(const Bpe&) = delete;
   Bpe& operator=(const Bpe&) = delete;
 
-  /// Ids of the text with what stands before and behind every text (BOS). Added tokens are found in
-  /// the text. Throws InvalidArgument naming the first byte that is not UTF-8.
+  /// Ids of the text with what stands before and behind every text, the frame (BOS). Added tokens
+  /// are found in the text. Throws InvalidArgument naming the first byte that is not UTF-8.
   std::vector<std::int32_t> encode(std::string_view text) const;
 
+  const TextFrame& frame() const { return spec_.frame; }
+
+  /// A token as it is spelled in the files. Throws InvalidArgument on an id that no token has.
+  const std::string& token(std::int32_t id) const;
   /// The bytes an id stands for; part of a character perhaps: Utf8Stream joins them. Throws
   /// InvalidArgument on an id that no token has.
   const std::string& bytes(std::int32_t id) const;
@@ -71,8 +76,10 @@ class Bpe {
   };
   struct Token {
     std::string bytes;
-    bool known = false, special = false;
+    const std::string* spelled = nullptr;  ///< in spec_; null: there is no such token
+    bool special = false;
   };
+  const Token& known_token(std::int32_t id) const;
   void add_token(const std::string& content, std::int32_t id, const std::string& where);
   void encode_text(std::u32string_view text, std::vector<std::int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;

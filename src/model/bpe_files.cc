@@ -93,11 +93,13 @@ void read_post_processor(const JsonFields& fields, BpeSpec& spec) {
   const std::string type = fields.string("type");
   if (type == "TemplateProcessing") {
     spec.frame = read_template(fields);
+  } else if (type == "RobertaProcessing") {  // add_prefix_space there only moves offsets
+    spec.frame = read_cls_and_sep(fields);
   } else if (type == "Sequence") {
     for (const Json& step : fields.array("processors"))
       read_post_processor(JsonFields(step, fields.where() + ": processors"), spec);
   } else if (type != "ByteLevel") {  // which only trims offsets
-    fields.refuse("type", "\"TemplateProcessing\" or \"ByteLevel\"");
+    fields.refuse("type", "\"TemplateProcessing\", \"RobertaProcessing\" or \"ByteLevel\"");
   }
 }
 
@@ -118,7 +120,10 @@ BpeSplit split_of_gguf(const JsonFields& metadata) {
 }  // namespace
 
 BpeSpec parse_bpe_json(std::string_view text, const std::string& file) {
-  const Json json = parse_json(text, file);
+  return read_bpe_json(parse_json(text, file), file);
+}
+
+BpeSpec read_bpe_json(const Json& json, const std::string& file) {
   const JsonFields root(json, file);
   refuse_unknown_fields(root, json);
   BpeSpec spec;

@@ -17,10 +17,11 @@ namespace stof::model {
 /// Texts one behind the other, without padding.
 struct PackedTexts {
   std::vector<std::int32_t> ids;        ///< [tokens]
-  std::vector<std::int32_t> positions;  ///< [tokens], from 0 in every text
+  std::vector<std::int32_t> positions;  ///< [tokens], rows of the position table
   std::vector<std::int64_t> offsets;    ///< [texts + 1]: text i is ids[offsets[i]..offsets[i+1])
 
-  void add(std::span<const std::int32_t> text_ids);
+  /// Positions are counted as BertConfig::padding_id says.
+  void add(std::span<const std::int32_t> text_ids, std::int32_t padding_id = -1);
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(ids.size()); }
   std::int64_t num_texts() const {
     return offsets.empty() ? 0 : static_cast<std::int64_t>(offsets.size()) - 1;

@@ -9,10 +9,10 @@
 #include "backend/cpu/ops/pooling.h"
 #include "backend/cpu/thread_scope.h"
 #include "core/check.h"
-#include "model/bert_config.h"
+#include "model/bert_family.h"
 #include "model/place.h"
 #include "model/sentence_config.h"
-#include "model/wordpiece.h"
+#include "model/text_tokenizer.h"
 #include "stof/checkpoint.h"
 
 namespace stof {
@@ -55,7 +55,7 @@ std::string_view name_of(cpu::Pooling pooling) {
 struct TextEncoder::Impl {
   std::string folder;
   model::SentenceConfig sentence;
-  model::WordPiece tokenizer;
+  model::TextTokenizer tokenizer;
   model::PlacedEncoder placed;
   std::int64_t max_tokens;  ///< the checkpoint's own limit
 
@@ -121,7 +121,8 @@ void TextEncoder::Impl::run(const std::vector<std::string>& texts, const EncodeO
        begin += std::min(batch, order.size() - begin)) {
     const std::size_t end = begin + std::min(batch, order.size() - begin);
     model::PackedTexts packed;
-    for (std::size_t i = begin; i < end && !ids[order[i]].empty(); ++i) packed.add(ids[order[i]]);
+    for (std::size_t i = begin; i < end && !ids[order[i]].empty(); ++i)
+      packed.add(ids[order[i]], config().padding_id);
     const auto num_packed = static_cast<std::size_t>(packed.num_texts());
     if (num_packed > 0)
       run_batch(packed, std::span(order).subspan(begin, num_packed), encoder_timing);
@@ -141,7 +142,7 @@ TextEncoder TextEncoder::load(const std::string& folder, const LoadOptions& opti
   STOF_CHECK(sentence.width == 0 || sentence.width == config.hidden_size, kCorrupt,
              "{}: word_embedding_dimension: expected the model's hidden_size, {}, got {}", folder,
              config.hidden_size, sentence.width);
-  model::WordPiece tokenizer(model::load_wordpiece(model_folder), model_folder + "/tokenizer");
+  model::TextTokenizer tokenizer = model::TextTokenizer::load(model_folder);
   STOF_CHECK(tokenizer.num_ids() <= config.vocab_size, kCorrupt,
              "{}: expected token ids below config.json's vocab_size, {}, got {}", model_folder,
              config.vocab_size, tokenizer.num_ids() - 1);
@@ -166,11 +167,11 @@ std::string TextEncoder::place_note() const { return impl_->placed.note; }
 std::string TextEncoder::describe() const {
   const model::BertConfig& config = impl_->config();
   return fmt::format(
-      "BERT: {} layers, hidden {}, {} heads of {}, inner {} with {}, vocabulary {}, {} of {} "
+      "{}: {} layers, hidden {}, {} heads of {}, inner {} with {}, vocabulary {}, {} of {} "
       "positions; {} pooling{}{}",
-      config.num_layers, config.hidden_size, config.num_heads, config.head_dim(),
-      config.intermediate_size, name_of(config.activation), config.vocab_size, impl_->max_tokens,
-      config.max_positions, name_of(impl_->sentence.pooling),
+      model::names_of(config.family).family, config.num_layers, config.hidden_size,
+      config.num_heads, config.head_dim(), config.intermediate_size, name_of(config.activation),
+      config.vocab_size, impl_->max_tokens, config.max_positions, name_of(impl_->sentence.pooling),
       impl_->sentence.stated ? "" : " (default: no modules.json)",
       impl_->sentence.normalize ? ", normalised" : "");
 }

@@ -6,6 +6,19 @@
 #include "core/check.h"
 
 namespace stof::model {
+namespace {
+
+/// Model limits above this mean "none" (transformers writes 1e30).
+constexpr double kNoLimit = 1e9;
+
+std::int32_t read_token_pair(const JsonFields& fields, const char* name) {
+  const Json& pair = fields.array(name);
+  if (pair.size() != 2 || !pair[1].is_number_unsigned() || pair[1] > kMaxTokenId)
+    fields.fail(name, "a token and its id");
+  return pair[1].get<std::int32_t>();
+}
+
+}  // namespace
 
 void require_type(const JsonFields& fields, const char* type) {
   if (fields.string("type") != type) fields.refuse("type", fmt::format("\"{}\"", type));
@@ -79,6 +92,36 @@ TextFrame read_template(const JsonFields& fields) {
   }
   if (!past_text) fields.fail("single", "a list with the sequence \"A\"");
   return frame;
+}
+
+TextFrame read_cls_and_sep(const JsonFields& fields) {
+  return {{read_token_pair(fields, "cls")}, {read_token_pair(fields, "sep")}};
+}
+
+std::int64_t read_truncation(const JsonFields& root) {
+  if (!root.has("truncation")) return 0;
+  const JsonFields truncation = root.object("truncation");
+  if (truncation.string("direction", "Right") != "Right")
+    truncation.refuse("direction", "\"Right\"");
+  return truncation.integer("max_length", 1, kMaxTokenId);
+}
+
+std::int64_t read_max_length(const JsonFields& config) {
+  if (config.string("truncation_side", "right") != "right")
+    config.refuse("truncation_side", "\"right\"");
+  const double limit = config.number("model_max_length", 1, 1e300, 1e300);
+  return limit < kNoLimit ? static_cast<std::int64_t>(limit) : 0;
+}
+
+void require_agreement(const JsonFields& config, const char* name, bool value) {
+  if (config.boolean(name, value) != value)
+    config.refuse(name, fmt::format("{} as in tokenizer.json", value));
+}
+
+std::string read_special(const JsonFields& config, const char* name, const char* fallback) {
+  const Json* value = config.find(name);
+  if (value != nullptr && value->is_object()) return config.object(name).string("content");
+  return config.string(name, fallback);
 }
 
 }  // namespace stof::model

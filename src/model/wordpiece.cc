@@ -29,7 +29,7 @@ WordPiece::WordPiece(WordPieceSpec spec, const std::string& where) : spec_(std::
       raw_added_.add(content, &token);
     }
   }
-  for (const auto* ids : {&spec_.before, &spec_.after})
+  for (const auto* ids : {&spec_.frame.before, &spec_.frame.after})
     for (const std::int32_t id : *ids)
       STOF_CHECK(tokens_.contains(id), kCorrupt,
                  "{}: post_processor: expected the id of a token, got {}", where, id);
@@ -51,8 +51,8 @@ std::vector<std::int32_t> WordPiece::encode(std::string_view text, std::int64_t 
              num_special(), max_tokens);
   const std::size_t room =
       max_tokens == 0 ? SIZE_MAX - 1 : static_cast<std::size_t>(max_tokens - num_special());
-  std::vector<std::int32_t> ids = spec_.before;
-  const std::size_t limit = spec_.before.size() + room;
+  std::vector<std::int32_t> ids = spec_.frame.before;
+  const std::size_t limit = spec_.frame.before.size() + room;
   const auto add_token = [&](const AddedToken& token) { ids.push_back(token.id); };
   raw_added_.split(
       decode_utf8(text, "text"),
@@ -67,7 +67,7 @@ std::vector<std::int32_t> WordPiece::encode(std::string_view text, std::int64_t 
   const bool cut = ids.size() > limit;
   if (cut) ids.resize(limit);
   if (truncated != nullptr) *truncated = cut;
-  ids.insert(ids.end(), spec_.after.begin(), spec_.after.end());
+  ids.insert(ids.end(), spec_.frame.after.begin(), spec_.frame.after.end());
   return ids;
 }
 
@@ -107,6 +107,14 @@ void WordPiece::encode_word(std::u32string_view word, std::vector<std::int32_t>&
     ids.push_back(found->second);
     begin = end;
   }
+}
+
+std::int32_t WordPiece::find(const std::string& token) const {
+  const auto known = spec_.vocab.find(token);
+  if (known != spec_.vocab.end()) return known->second;
+  for (const AddedToken& added : spec_.added)
+    if (added.content == token) return added.id;
+  return -1;
 }
 
 const std::string& WordPiece::token(std::int32_t id) const {

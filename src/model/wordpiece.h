@@ -10,6 +10,7 @@
 
 #include "model/added_tokens.h"
 #include "model/bert_normalizer.h"
+#include "model/tokenizer_fields.h"
 
 namespace stof::model {
 
@@ -21,15 +22,17 @@ struct WordPieceSpec {
   std::string continuing_prefix = "##";
   std::int64_t max_chars_per_word = 100;  ///< a longer word is unknown
   std::vector<AddedToken> added;
-  std::vector<std::int32_t> before;  ///< put in front of every text: [CLS]
-  std::vector<std::int32_t> after;   ///< and behind it: [SEP]
-  std::int64_t max_tokens = 0;       ///< limit stated by the file; 0 = none
+  TextFrame frame;              ///< [CLS] and [SEP]
+  std::int64_t max_tokens = 0;  ///< limit stated by the file; 0 = none
 };
 
 /// Reads tokenizer.json, else vocab.txt, with tokenizer_config.json beside it. Throws NotFound,
 /// Corrupt, or Unsupported naming the setting that is not understood.
 WordPieceSpec load_wordpiece(const std::string& folder);
+/// The same where tokenizer.json was read already.
+WordPieceSpec load_wordpiece(const std::string& folder, const Json& tokenizer);
 WordPieceSpec parse_tokenizer_json(std::string_view text, const std::string& file);
+WordPieceSpec read_wordpiece_json(const Json& json, const std::string& file);
 /// One token a line, its id being the line's number. `config`: tokenizer_config.json or empty.
 WordPieceSpec parse_vocab_txt(std::string_view text, const std::string& file,
                               std::string_view config, const std::string& config_file);
@@ -50,13 +53,15 @@ class WordPiece {
   std::vector<std::int32_t> encode(std::string_view text, std::int64_t max_tokens = 0,
                                    bool* truncated = nullptr) const;
 
+  /// The id of a token, or -1.
+  std::int32_t find(const std::string& token) const;
   /// Throws InvalidArgument on an id that no token has.
   const std::string& token(std::int32_t id) const;
   /// Largest id + 1.
   std::int64_t num_ids() const { return num_ids_; }
   std::int64_t max_tokens() const { return spec_.max_tokens; }
   std::int64_t num_special() const {
-    return static_cast<std::int64_t>(spec_.before.size() + spec_.after.size());
+    return static_cast<std::int64_t>(spec_.frame.before.size() + spec_.frame.after.size());
   }
 
  private:

@@ -13,9 +13,6 @@
 namespace stof::model {
 namespace {
 
-/// Model limits above this mean "none" (transformers writes 1e30).
-constexpr double kNoLimit = 1e9;
-
 BertNormalizer read_normalizer(const JsonFields& root) {
   if (!root.has("normalizer")) return {false, false, false, false};
   const JsonFields fields = root.object("normalizer");
@@ -36,59 +33,34 @@ void read_model(const JsonFields& fields, WordPieceSpec& spec) {
   spec.vocab = read_vocabulary(fields);
 }
 
-/// BertProcessing: "sep" and "cls" are pairs [token, id].
-std::int32_t read_token_pair(const JsonFields& fields, const char* name) {
-  const Json& pair = fields.array(name);
-  if (pair.size() != 2 || !pair[1].is_number_unsigned() || pair[1] > kMaxTokenId)
-    fields.fail(name, "a token and its id");
-  return pair[1].get<std::int32_t>();
-}
-
 void read_post_processor(const JsonFields& root, WordPieceSpec& spec) {
   if (!root.has("post_processor")) return;
   const JsonFields fields = root.object("post_processor");
   const std::string type = fields.string("type");
   if (type == "BertProcessing") {
-    spec.before = {read_token_pair(fields, "cls")};
-    spec.after = {read_token_pair(fields, "sep")};
+    spec.frame = read_cls_and_sep(fields);
   } else if (type == "TemplateProcessing") {
-    TextFrame frame = read_template(fields);
-    spec.before = std::move(frame.before);
-    spec.after = std::move(frame.after);
+    spec.frame = read_template(fields);
   } else {
     fields.refuse("type", "\"TemplateProcessing\" or \"BertProcessing\"");
   }
 }
 
-/// A special token in tokenizer_config.json: "[CLS]" or {"content": "[CLS]", ...}.
-std::string read_special(const JsonFields& config, const char* name, const char* fallback) {
-  const Json* value = config.find(name);
-  if (value != nullptr && value->is_object()) return config.object(name).string("content");
-  return config.string(name, fallback);
-}
-
 /// Settings of tokenizer_config.json that change ids and stand in no other file.
 void check_config(const JsonFields& config, WordPieceSpec& spec) {
-  if (config.string("truncation_side", "right") != "right")
-    config.refuse("truncation_side", "\"right\"");
   if (!config.boolean("do_basic_tokenize", true)) config.refuse("do_basic_tokenize", "true");
   const Json* never_split = config.find("never_split");
   if (never_split != nullptr && !never_split->empty()) config.refuse("never_split", "null");
-  const double limit = config.number("model_max_length", 1, 1e300, 1e300);
-  if (limit < kNoLimit) spec.max_tokens = static_cast<std::int64_t>(limit);
-}
-
-/// tokenizer.json and tokenizer_config.json may both state a setting: then they must agree, since
-/// the libraries that read them differ on which one wins.
-void require_agreement(const JsonFields& config, const char* name, bool value) {
-  if (config.boolean(name, value) != value)
-    config.refuse(name, fmt::format("{} as in tokenizer.json", value));
+  if (const std::int64_t limit = read_max_length(config); limit > 0) spec.max_tokens = limit;
 }
 
 }  // namespace
 
 WordPieceSpec parse_tokenizer_json(std::string_view text, const std::string& file) {
-  const Json json = parse_json(text, file);
+  return read_wordpiece_json(parse_json(text, file), file);
+}
+
+WordPieceSpec read_wordpiece_json(const Json& json, const std::string& file) {
   const JsonFields root(json, file);
   refuse_unknown_fields(root, json);
   WordPieceSpec spec;
@@ -97,12 +69,7 @@ WordPieceSpec parse_tokenizer_json(std::string_view text, const std::string& fil
   require_type(root.object("pre_tokenizer"), "BertPreTokenizer");
   spec.added = read_added_tokens(root, spec.vocab);
   read_post_processor(root, spec);
-  if (root.has("truncation")) {
-    const JsonFields truncation = root.object("truncation");
-    if (truncation.string("direction", "Right") != "Right")
-      truncation.refuse("direction", "\"Right\"");
-    spec.max_tokens = truncation.integer("max_length", 1, kMaxTokenId);
-  }
+  spec.max_tokens = read_truncation(root);
   return spec;
 }
 
@@ -139,8 +106,7 @@ WordPieceSpec parse_vocab_txt(std::string_view text, const std::string& file,
     added.id = known->second;
     spec.added.push_back(std::move(added));
   }
-  spec.before = {spec.vocab.at(cls)};
-  spec.after = {spec.vocab.at(sep)};
+  spec.frame = {{spec.vocab.at(cls)}, {spec.vocab.at(sep)}};
   check_config(config, spec);
   return spec;
 }
@@ -148,26 +114,29 @@ WordPieceSpec parse_vocab_txt(std::string_view text, const std::string& file,
 WordPieceSpec load_wordpiece(const std::string& folder) {
   const std::string json_path = folder + "/tokenizer.json";
   const std::string vocab_path = folder + "/vocab.txt";
+  if (file_exists(json_path))
+    return load_wordpiece(folder, read_json_file(json_path, kMaxTokenizerBytes));
+  STOF_CHECK(file_exists(vocab_path), kNotFound,
+             "{}: expected tokenizer.json or vocab.txt, got neither; is this the folder of an "
+             "encoder's checkpoint?",
+             folder);
   const std::string config_path = folder + "/tokenizer_config.json";
   const std::string config_text =
       file_exists(config_path) ? read_text_file(config_path, kMaxTokenizerBytes) : "{}";
-  if (file_exists(json_path)) {
-    WordPieceSpec spec =
-        parse_tokenizer_json(read_text_file(json_path, kMaxTokenizerBytes), json_path);
-    const Json json = parse_json(config_text, config_path);
-    const JsonFields config(json, config_path);
-    require_agreement(config, "do_lower_case", spec.normalizer.lowercase);
-    require_agreement(config, "strip_accents", spec.normalizer.strip_accents);
-    require_agreement(config, "tokenize_chinese_chars", spec.normalizer.handle_chinese_chars);
-    check_config(config, spec);
-    return spec;
-  }
-  STOF_CHECK(file_exists(vocab_path), kNotFound,
-             "{}: expected tokenizer.json or vocab.txt, got neither; is this the folder of a BERT "
-             "checkpoint?",
-             folder);
   return parse_vocab_txt(read_text_file(vocab_path, kMaxTokenizerBytes), vocab_path, config_text,
                          config_path);
+}
+
+WordPieceSpec load_wordpiece(const std::string& folder, const Json& tokenizer) {
+  WordPieceSpec spec = read_wordpiece_json(tokenizer, folder + "/tokenizer.json");
+  const std::string path = folder + "/tokenizer_config.json";
+  const Json json = file_exists(path) ? read_json_file(path, kMaxTokenizerBytes) : Json::object();
+  const JsonFields config(json, path);
+  require_agreement(config, "do_lower_case", spec.normalizer.lowercase);
+  require_agreement(config, "strip_accents", spec.normalizer.strip_accents);
+  require_agreement(config, "tokenize_chinese_chars", spec.normalizer.handle_chinese_chars);
+  check_config(config, spec);
+  return spec;
 }
 
 }  // namespace stof::model

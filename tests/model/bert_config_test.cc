@@ -92,7 +92,7 @@ TEST(BertConfig, RefusesByNameWhatItCannotHonour) {
   const std::pair<const char*, nlohmann::json> kCases[] = {
       {"hidden_act", "silu"},        {"position_embedding_type", "relative_key"},
       {"is_decoder", true},          {"add_cross_attention", true},
-      {"model_type", "roberta"},     {"quantization_config", {{"bits", 8}}},
+      {"model_type", "electra"},     {"quantization_config", {{"bits", 8}}},
       {"pruned_heads", {{"0", {1}}}}};
   for (const auto& [name, value] : kCases) {
     nlohmann::json json = valid();

@@ -168,8 +168,8 @@ TEST(Bpe, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THAT(refusal(plain, "/pre_tokenizer/type", "Metaspace"), HasSubstr("Metaspace"));
   EXPECT_THAT(refusal(plain, "/pre_tokenizer/use_regex", false), HasSubstr("use_regex"));
   EXPECT_THAT(refusal(plain, "/decoder/type", "Metaspace"), HasSubstr("decoder"));
-  EXPECT_THAT(refusal(plain, "/post_processor", {{"type", "RobertaProcessing"}}),
-              HasSubstr("Roberta"));
+  EXPECT_THAT(refusal(plain, "/post_processor", {{"type", "BertProcessing"}}),
+              HasSubstr("BertProcessing"));
   EXPECT_THAT(refusal(plain, "/added_tokens/0/single_word", true), HasSubstr("single_word"));
   EXPECT_THAT(refusal(plain, "/trimming", 1), HasSubstr("trimming"));
   EXPECT_THAT(refusal(llama3, "/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\d+"),

@@ -1,0 +1,42 @@
+#pragma once
+// The tokenizer of an encoder: WordPiece or byte-level BPE, whichever the checkpoint's files have.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "model/bpe.h"
+#include "model/wordpiece.h"
+
+namespace stof::model {
+
+/// Immutable; safe from several threads.
+class TextTokenizer {
+ public:
+  /// Reads tokenizer.json or vocab.txt, and tokenizer_config.json beside it. Throws what the
+  /// loaders of both kinds do.
+  static TextTokenizer load(const std::string& folder);
+
+  /// As WordPiece::encode(): ids with the special tokens around them, cut to max_tokens (0 = no
+  /// limit) in all.
+  std::vector<std::int32_t> encode(std::string_view text, std::int64_t max_tokens = 0,
+                                   bool* truncated = nullptr) const;
+
+  /// As the files spell it. Throws InvalidArgument on an id that no token has.
+  const std::string& token(std::int32_t id) const;
+  /// Largest id + 1.
+  std::int64_t num_ids() const;
+  std::int64_t max_tokens() const { return max_tokens_; }  ///< the files' limit; 0 = none
+  std::int64_t num_special() const;
+
+ private:
+  TextTokenizer(std::variant<WordPiece, Bpe> kind, std::int64_t max_tokens)
+      : kind_(std::move(kind)), max_tokens_(max_tokens) {}
+
+  std::variant<WordPiece, Bpe> kind_;
+  std::int64_t max_tokens_;
+};
+
+}  // namespace stof::model

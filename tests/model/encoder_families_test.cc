@@ -1,0 +1,170 @@
+// RoBERTa and DistilBERT: the small checkpoints of tools/make_golden_encoders.py against what
+// transformers computes from them, and checkpoints that are wrong.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/bert_config.h"
+#include "model/encoders_golden.h"
+#include "stof/error.h"
+#include "stof/text_encoder.h"
+
+namespace stof::model {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+EncodeOptions single_thread() {
+  EncodeOptions options;
+  options.num_threads = 1;
+  return options;
+}
+
+std::string refusal_of(ErrorCode code, const TemporaryFolder& folder) {
+  try {
+    TextEncoder::load(folder.path());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(EncoderFamilies, GiveTransformersStatesUnderEveryFieldThatChangesNumbers) {
+  const EncodersGolden golden;
+  for (const json& entry : golden.cases()) {
+    SCOPED_TRACE(entry.at("name").get<std::string>());
+    const TemporaryFolder folder;
+    golden.write(folder, entry);
+    const TextEncoder encoder = TextEncoder::load(folder.path());
+    const json& text = golden.tokenizer(entry);
+    EXPECT_EQ(encoder.tokenize(text.at("text")).ids, text.at("ids"));
+    // In one batch with others, each text gives what it gives alone.
+    const std::vector<Tensor> states =
+        encoder.encode_tokens({"a", text.at("text"), ""}, single_thread());
+    EXPECT_LT(relative_difference(states[1], golden.expected("states", entry)), kRelative);
+  }
+}
+
+TEST(EncoderFamilies, ReadTheNamesThatSentenceTransformersWritesAndNone) {
+  const EncodersGolden golden;
+  for (const std::string name : {"roberta", "distilbert"})
+    for (const std::string prefix : {"", "0.auto_model."}) {
+      const json& entry = golden.at(name);
+      std::map<std::string, Tensor> renamed;
+      for (auto& [own, tensor] : golden.weights(entry))
+        renamed[own.starts_with(name + ".") ? prefix + own.substr(name.size() + 1) : own] =
+            Tensor::copy_of(tensor.view());
+      const TemporaryFolder folder;
+      golden.write(folder, entry, entry.at("config"), renamed);
+      const std::vector<Tensor> states =
+          TextEncoder::load(folder.path())
+              .encode_tokens({golden.tokenizer(entry).at("text")}, single_thread());
+      EXPECT_LT(relative_difference(states[0], golden.expected("states", entry)), kRelative)
+          << name << " " << prefix;
+    }
+}
+
+TEST(EncoderFamilies, SayWhatTheyAreAndHowLongATextMayBe) {
+  const EncodersGolden golden;
+  const auto load = [&](const std::string& name, const json& changes = json::object()) {
+    json config = golden.at(name).at("config");
+    config.update(changes);
+    const TemporaryFolder folder;
+    golden.write(folder, golden.at(name), config, golden.weights(golden.at(name)));
+    return TextEncoder::load(folder.path());
+  };
+  EXPECT_THAT(load("distilbert").describe(), HasSubstr("DistilBERT: 2 layers, hidden 24"));
+  EXPECT_EQ(load("distilbert").max_tokens(), 32);
+  const TextEncoder roberta = load("roberta", {{"pad_token_id", 4}});
+  EXPECT_THAT(roberta.describe(), HasSubstr("RoBERTa: 2 layers, hidden 24"));
+  EXPECT_EQ(roberta.max_tokens(), 27);  // 32 rows, of which 5 are for no token but padding
+  const EncodedText cut = roberta.tokenize(std::string(40, 'q'), 9);
+  EXPECT_TRUE(cut.truncated);
+  EXPECT_EQ(cut.ids, (std::vector<std::int32_t>{0, 20, 20, 20, 20, 20, 20, 20, 2}));
+  EXPECT_EQ(roberta.tokenize(" d").tokens, (std::vector<std::string>{"<s>", "\u0120d", "</s>"}));
+  EXPECT_EQ(roberta.encode_tokens({std::string(40, 'q')})[0].shape(), Dims({27, 24}));
+}
+
+TEST(EncoderFamilies, TakeTheLimitsOfTheTokenizersFiles) {
+  const EncodersGolden golden;
+  const json& entry = golden.at("roberta");
+  const TemporaryFolder folder;
+  golden.write(folder, entry);
+  json tokenizer = golden.tokenizer(entry).at("files").at("tokenizer.json");
+  tokenizer["truncation"] = {{"direction", "Right"}, {"max_length", 12}};
+  folder.write("tokenizer.json", tokenizer.dump());
+  EXPECT_EQ(TextEncoder::load(folder.path()).max_tokens(), 12);
+  folder.write("tokenizer_config.json", R"({"model_max_length": 20})");
+  EXPECT_EQ(TextEncoder::load(folder.path()).max_tokens(), 20);
+  folder.write("tokenizer_config.json", R"({"truncation_side": "left"})");
+  EXPECT_THAT(refusal_of(ErrorCode::kUnsupported, folder), HasSubstr("truncation_side"));
+  folder.write("tokenizer_config.json", R"({"add_prefix_space": true})");
+  EXPECT_THAT(refusal_of(ErrorCode::kUnsupported, folder), HasSubstr("add_prefix_space"));
+}
+
+TEST(EncoderFamilies, RefuseByNameWhatTheyCannotHonour) {
+  const EncodersGolden golden;
+  const std::tuple<const char*, const char*, json, ErrorCode> kCases[] = {
+      {"roberta", "position_embedding_type", "relative_key", ErrorCode::kUnsupported},
+      {"roberta", "is_decoder", true, ErrorCode::kUnsupported},
+      {"roberta", "hidden_act", "silu", ErrorCode::kUnsupported},
+      {"roberta", "model_type", "xlm-roberta", ErrorCode::kUnsupported},
+      {"roberta", "quantization_config", {{"bits", 8}}, ErrorCode::kUnsupported},
+      {"roberta", "pad_token_id", 40, ErrorCode::kCorrupt},
+      {"roberta", "pad_token_id", 31, ErrorCode::kCorrupt},  // no position left
+      {"roberta", "max_position_embeddings", 2, ErrorCode::kCorrupt},
+      {"distilbert", "activation", "silu", ErrorCode::kUnsupported},
+      {"distilbert", "hidden_size", 48, ErrorCode::kUnsupported},
+      {"distilbert", "num_hidden_layers", 3, ErrorCode::kUnsupported},
+      {"distilbert", "num_attention_heads", 4, ErrorCode::kUnsupported},
+      {"distilbert", "n_heads", 5, ErrorCode::kCorrupt},
+      {"distilbert", "dim", nullptr, ErrorCode::kCorrupt},
+      {"distilbert", "pruned_heads", {{"0", {1}}}, ErrorCode::kUnsupported}};
+  for (const auto& [name, field, value, code] : kCases) {
+    json config = golden.at(name).at("config");
+    config[field] = value;
+    try {
+      parse_bert_config(config.dump(), "dir/config.json");
+      ADD_FAILURE() << name << " " << field;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("dir/config.json"), HasSubstr(field), HasSubstr("expected")));
+    }
+  }
+}
+
+TEST(EncoderFamilies, NameTheTensorThatIsMissingOrMisshapen) {
+  const EncodersGolden golden;
+  const std::pair<const char*, const char*> kCases[] = {
+      {"roberta", "roberta.embeddings.position_embeddings.weight"},
+      {"roberta", "roberta.encoder.layer.1.attention.self.key.bias"},
+      {"distilbert", "distilbert.embeddings.word_embeddings.weight"},
+      {"distilbert", "distilbert.transformer.layer.1.ffn.lin2.weight"},
+      {"distilbert", "distilbert.transformer.layer.0.sa_layer_norm.bias"}};
+  for (const auto& [name, tensor] : kCases) {
+    const json& entry = golden.at(name);
+    auto weights = golden.weights(entry);
+    const Dims shape = weights.at(tensor).shape();
+    Dims wrong = shape;
+    wrong[0] += 1;
+    weights[tensor] = Tensor(DType::kFloat32, wrong);
+    const TemporaryFolder folder;
+    golden.write(folder, entry, entry.at("config"), weights);
+    EXPECT_THAT(
+        refusal_of(ErrorCode::kCorrupt, folder),
+        AllOf(HasSubstr(tensor), HasSubstr(shape.to_string()), HasSubstr(wrong.to_string())));
+    weights.erase(tensor);
+    golden.write(folder, entry, entry.at("config"), weights);
+    // Without the table that tells the prefix, the name is named without one.
+    EXPECT_THAT(refusal_of(ErrorCode::kNotFound, folder),
+                HasSubstr(std::string(tensor).substr(std::string(tensor).find('.') + 1)));
+  }
+}
+
+}  // namespace
+}  // namespace stof::model

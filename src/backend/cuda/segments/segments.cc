@@ -26,6 +26,11 @@ const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners,
                                          &kSm80GemmRunners, &kSkinnyGemmRunners,
                                          &kRowRunners,      &kAttentionRunners};
 
+// From here on the library's product with a bias or a residual is faster than ours: 2 and 3 % at
+// 4096 and 32768 rows of 2048 x 8192 (bench/results/segments_h200.jsonl).
+constexpr std::int64_t kLibraryFirstRows = 4096;
+constexpr std::int64_t kLibraryFirstDepth = 8192;
+
 // Up to here the kernels that stream weights are faster than both others.
 constexpr std::int64_t kSkinnyFirstRows = 8;
 constexpr std::int64_t kSkinnyFirstBytes = 100'000'000;
@@ -33,14 +38,19 @@ constexpr std::int64_t kSkinnyFirstBytes = 100'000'000;
 /// In the order of what is used untuned. Hopper's own products start while the kernel before them
 /// ends, and know more steps than the library; those by mma.sync run what it does not. Of a few
 /// rows the products that stream their weights are fastest, but for the largest weights, where
-/// nothing but bandwidth counts and the library has most (kernels/gemm/skinny/README.md).
+/// nothing but bandwidth counts and the library has most (kernels/gemm/skinny/README.md). Of many
+/// rows and long sums the library's come first where it has the steps.
 std::vector<const RunnerFamily*> families_of(const Graph& graph, const fusion::Segment& segment) {
   std::vector<const RunnerFamily*> families(std::begin(kFamilies), std::end(kFamilies));
   const std::optional<Product> product = normed_product_of(graph, segment);
-  if (!product || product->problem.rows > kSkinnyFirstRows) return families;
-  const auto weight_bytes = 2 * product->problem.out * product->problem.in;
-  const RunnerFamily* first =
-      weight_bytes <= kSkinnyFirstBytes ? &kSkinnyGemmRunners : &kCublasLtRunners;
+  if (!product) return families;
+  const GemmProblem& problem = product->problem;
+  const RunnerFamily* first = families[0];
+  if (problem.rows <= kSkinnyFirstRows)
+    first =
+        2 * problem.out * problem.in <= kSkinnyFirstBytes ? &kSkinnyGemmRunners : &kCublasLtRunners;
+  else if (problem.rows >= kLibraryFirstRows && problem.in >= kLibraryFirstDepth)
+    first = &kCublasLtRunners;
   const auto at = std::find(families.begin(), families.end(), first);
   std::rotate(families.begin(), at, at + 1);
   return families;

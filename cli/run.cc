@@ -126,8 +126,13 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
     continue_prompt(options, command, program);
     return;
   }
-  for (const char* name : {"--chat", "--temperature", "--top-k", "--top-p", "--seed", "--stop"})
+  for (const char* name : {"--chat", "--temperature", "--top-p", "--seed", "--stop"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected --prompt beside it", name);
+  const bool fills = options.task == "fill-mask";
+  STOF_CHECK(fills || command.count("--top-k") == 0, kInvalidArgument,
+             "--top-k: expected --prompt or --task fill-mask beside it");
+  STOF_CHECK(!fills || options.output.empty(), kInvalidArgument,
+             "--output: expected none beside --task fill-mask, which gives no embeddings");
   const LoadOptions load = load_options(options);
   const std::vector<std::string> texts = read_texts(options.texts, options.file);
   ProgressBar bar("embedding", static_cast<std::int64_t>(texts.size()), program.quiet);
@@ -159,6 +164,10 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
     const Tensor embeddings = encoder.embed(texts, encode);
     if (!options.output.empty()) save_npy(options.output, embeddings.view());
     print_embeddings(report, embeddings);
+  } else if (fills) {
+    constexpr std::int64_t kShown = 5;
+    const std::int64_t asked = options.generate.top_k;
+    print_filled_masks(report, encoder.fill_mask(texts, asked > 0 ? asked : kShown, encode));
   } else {
     const std::vector<Tensor> states = encoder.encode_tokens(texts, encode);
     if (!options.output.empty())
@@ -186,8 +195,11 @@ void add_run_command(CLI::App& app, const Program& program) {
           "with --prompt also a .gguf file (default: SmolLM2)")
       ->capture_default_str();
   run_command
-      .add_option("--task", options->task, "embed: one vector per text; tokens: one per token")
-      ->check(one_of({"embed", "tokens"}))
+      .add_option(
+          "--task", options->task,
+          "embed: one vector per text; tokens: one per token; fill-mask: what may stand for "
+          "[MASK] or <mask> in a text")
+      ->check(one_of({"embed", "tokens", "fill-mask"}))
       ->capture_default_str();
   run_command
       .add_option("--mask", options->mask, "Mask expression; stof mask list shows the words")
@@ -231,7 +243,10 @@ void add_run_command(CLI::App& app, const Program& program) {
                        "The prompt is a message to an instruct model, to be answered");
   run_command.add_option("--temperature", generate.temperature, "0: always the likeliest token")
       ->capture_default_str();
-  run_command.add_option("--top-k", generate.top_k, "Choose among the k likeliest tokens")
+  run_command
+      .add_option(
+          "--top-k", generate.top_k,
+          "Choose among the k likeliest tokens; with --task fill-mask show them (default: 5)")
       ->transform(whole_number(1, kMaxSequence));
   run_command
       .add_option("--top-p", generate.top_p, "Choose among the likeliest of this probability")

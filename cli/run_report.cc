@@ -101,4 +101,31 @@ void print_token_states(const RunReport& report, const std::vector<Tensor>& stat
   }
 }
 
+void print_filled_masks(const RunReport& report,
+                        const std::vector<std::vector<FilledMask>>& masks) {
+  for (std::size_t i = 0; i < report.texts.size(); ++i) {
+    auto json = text_json(report, i);
+    json["masks"] = nlohmann::json::array();
+    if (!report.json)
+      print_out("{}{}  {}: {} tokens\n", i > 0 ? "\n" : "", i + 1, one_line(report.texts[i]),
+                token_count(report.tokens[i]));
+    for (const FilledMask& place : masks[i]) {
+      nlohmann::ordered_json candidates = nlohmann::json::array();
+      std::vector<std::vector<std::string>> rows = {
+          {fmt::format("  token {}", place.position), "id", "probability"}};
+      for (const TokenCandidate& candidate : place.candidates) {
+        candidates.push_back({{"token", candidate.token},
+                              {"id", candidate.id},
+                              {"text", candidate.text},
+                              {"probability", candidate.probability}});
+        rows.push_back({"  " + one_line(candidate.text), std::to_string(candidate.id),
+                        fmt::format("{:.4f}", candidate.probability)});
+      }
+      json["masks"].push_back({{"position", place.position}, {"candidates", candidates}});
+      if (!report.json) write_output(format_table(rows));
+    }
+    if (report.json) print_json_line(json);
+  }
+}
+
 }  // namespace stof::cli

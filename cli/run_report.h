@@ -24,4 +24,7 @@ void print_embeddings(const RunReport& report, const Tensor& embeddings);
 /// @param states one float32 [tokens, hidden] per text
 void print_token_states(const RunReport& report, const std::vector<Tensor>& states);
 
+/// The likeliest tokens for every mask of a text, or one JSON object per text.
+void print_filled_masks(const RunReport& report, const std::vector<std::vector<FilledMask>>& masks);
+
 }  // namespace stof::cli

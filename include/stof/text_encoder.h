@@ -32,6 +32,20 @@ struct EncodeOptions {
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
 
+/// A token that may stand where a text has a mask.
+struct TokenCandidate {
+  std::int32_t id = 0;
+  std::string token;      ///< as the vocabulary spells it: "\u0120the"
+  std::string text;       ///< as it stands in a text: " the"
+  float probability = 0;  ///< among all tokens
+};
+
+/// One mask token of a text.
+struct FilledMask {
+  std::int64_t position = 0;               ///< among the text's tokens
+  std::vector<TokenCandidate> candidates;  ///< likeliest first
+};
+
 /// Wall time of the parts of the last call, seconds. `attention` is 0 on a GPU, where operators are
 /// not waited for one by one.
 struct EncodeTiming {
@@ -88,6 +102,15 @@ class TextEncoder {
   std::vector<Tensor> encode_tokens(const std::vector<std::string>& texts,
                                     const EncodeOptions& options = {},
                                     EncodeTiming* timing = nullptr) const;
+
+  /// What may stand for the mask tokens ("[MASK]", "<mask>") of each text: the `count` likeliest
+  /// tokens by the checkpoint's masked-LM head, which is read at the first call and computed in
+  /// float32 on the CPU. Throws NotFound or Corrupt naming the tensor where the checkpoint has no
+  /// such head, InvalidArgument for a text without a mask token among the tokens that are read.
+  std::vector<std::vector<FilledMask>> fill_mask(const std::vector<std::string>& texts,
+                                                 std::int64_t count = 5,
+                                                 const EncodeOptions& options = {},
+                                                 EncodeTiming* timing = nullptr) const;
 
   struct Impl;
   explicit TextEncoder(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}

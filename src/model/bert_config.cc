@@ -74,22 +74,28 @@ BertConfig read_bert_sizes(const JsonFields& fields) {
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxBertSize);
   config.num_segments = fields.integer("type_vocab_size", 1, kMaxBertSize, 2);
   config.activation = read_bert_activation(fields, "hidden_act");
+  config.head_activation = config.activation;
+  config.tied_head = fields.boolean("tie_word_embeddings", true);
   config.layer_norm_eps = static_cast<float>(fields.number("layer_norm_eps", 0, 1, 1e-12));
   return config;
 }
 
 const BertNames& bert_names() {
-  static const BertNames kNames = {"BERT",
-                                   {"bert.", "0.auto_model."},
-                                   "encoder.layer.",
-                                   "attention.self.query",
-                                   "attention.self.key",
-                                   "attention.self.value",
-                                   "attention.output.dense",
-                                   "attention.output.LayerNorm",
-                                   "intermediate.dense",
-                                   "output.dense",
-                                   "output.LayerNorm"};
+  static const BertNames kNames = {
+      "BERT",
+      {"bert.", "0.auto_model."},
+      {"cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
+       "cls.predictions.decoder", "cls.predictions.bias"},
+      "embeddings.word_embeddings.weight",
+      "encoder.layer.",
+      "attention.self.query",
+      "attention.self.key",
+      "attention.self.value",
+      "attention.output.dense",
+      "attention.output.LayerNorm",
+      "intermediate.dense",
+      "output.dense",
+      "output.LayerNorm"};
   return kNames;
 }
 

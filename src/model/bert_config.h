@@ -27,6 +27,9 @@ struct BertConfig {
   std::int64_t num_segments = 0;
   cpu::Activation activation = cpu::Activation::kGeluErf;
   float layer_norm_eps = 0;
+  // Of the masked-LM head.
+  cpu::Activation head_activation = cpu::Activation::kGeluErf;
+  bool tied_head = true;  ///< it multiplies by the word embeddings
 
   std::int64_t head_dim() const { return hidden_size / num_heads; }
   /// Rows of the position table.

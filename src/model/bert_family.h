@@ -16,6 +16,11 @@ namespace stof::model {
 struct BertNames {
   std::string_view family;                 ///< as people write it: "DistilBERT"
   std::vector<std::string_view> prefixes;  ///< any of them, or none, before every name
+  struct Head {
+    std::string_view dense, norm, decoder;
+    std::string_view tied_bias;      ///< whole; of a head that is tied to the word embeddings
+  } head;                            ///< for masked tokens; no prefix before its names
+  std::string_view word_embeddings;  ///< whole
   std::string_view layer, query, key, value, attention_output, attention_norm, intermediate, output,
       output_norm;
 };

@@ -36,10 +36,23 @@ struct BertWeights {
   std::deque<Tensor> converted;
 };
 
+/// Of the masked-LM head; views as above.
+struct BertHeadWeights {
+  BertWeights::Dense dense;  ///< [hidden, hidden]
+  BertWeights::Norm norm;
+  BertWeights::Dense decoder;  ///< [vocab, hidden]
+
+  Checkpoint checkpoint;
+  std::deque<Tensor> converted;
+};
+
 /// Names are the family's. They may carry its prefix, as "bert." (task heads), or "0.auto_model."
 /// (sentence-transformers), and norms the early names gamma and beta. Other tensors (pooler, heads,
 /// position_ids) are left alone. Throws NotFound or Corrupt naming checkpoint, tensor, expected and
 /// found shape, or Unsupported naming a tensor that is not float32, float16 or bfloat16.
 BertWeights load_bert_weights(Checkpoint checkpoint, const BertConfig& config);
+
+/// Throws the same where the checkpoint has no such head or another.
+BertHeadWeights load_bert_head_weights(Checkpoint checkpoint, const BertConfig& config);
 
 }  // namespace stof::model

@@ -210,9 +210,8 @@ void Bpe::merge_word(std::vector<std::int32_t>& symbols) const {
 }
 
 const Bpe::Token& Bpe::known_token(std::int32_t id) const {
-  STOF_CHECK(id >= 0 && id < num_ids() && tokens_[static_cast<std::size_t>(id)].spelled != nullptr,
-             kInvalidArgument, "token id: expected one of the vocabulary's, below {}, got {}",
-             num_ids(), id);
+  STOF_CHECK(contains(id), kInvalidArgument,
+             "token id: expected one of the vocabulary's, below {}, got {}", num_ids(), id);
   return tokens_[static_cast<std::size_t>(id)];
 }
 

@@ -55,6 +55,9 @@ class Bpe {
 
   const TextFrame& frame() const { return spec_.frame; }
 
+  bool contains(std::int32_t id) const {
+    return id >= 0 && id < num_ids() && tokens_[static_cast<std::size_t>(id)].spelled != nullptr;
+  }
   /// A token as it is spelled in the files. Throws InvalidArgument on an id that no token has.
   const std::string& token(std::int32_t id) const;
   /// The bytes an id stands for; part of a character perhaps: Utf8Stream joins them. Throws

@@ -10,12 +10,20 @@
 namespace stof::model {
 
 const BertNames& distilbert_names() {
-  static const BertNames kNames = {"DistilBERT",         {"distilbert.", "0.auto_model."},
-                                   "transformer.layer.", "attention.q_lin",
-                                   "attention.k_lin",    "attention.v_lin",
-                                   "attention.out_lin",  "sa_layer_norm",
-                                   "ffn.lin1",           "ffn.lin2",
-                                   "output_layer_norm"};
+  static const BertNames kNames = {
+      "DistilBERT",
+      {"distilbert.", "0.auto_model."},
+      {"vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"},
+      "embeddings.word_embeddings.weight",
+      "transformer.layer.",
+      "attention.q_lin",
+      "attention.k_lin",
+      "attention.v_lin",
+      "attention.out_lin",
+      "sa_layer_norm",
+      "ffn.lin1",
+      "ffn.lin2",
+      "output_layer_norm"};
   return kNames;
 }
 
@@ -39,6 +47,8 @@ BertConfig read_distilbert_config(const JsonFields& fields) {
   config.vocab_size = fields.integer("vocab_size", 1, kMaxBertSize);
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxBertSize);
   config.activation = read_bert_activation(fields, "activation");
+  config.head_activation = config.activation;
+  config.tied_head = fields.boolean("tie_word_embeddings", true);
   config.layer_norm_eps = 1e-12f;  // no field: as in the original's code
   return config;
 }

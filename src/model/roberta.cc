@@ -11,6 +11,7 @@ const BertNames& roberta_names() {
     BertNames names = bert_names();
     names.family = "RoBERTa";
     names.prefixes = {"roberta.", "0.auto_model."};
+    names.head = {"lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"};
     return names;
   }();
   return kNames;
@@ -20,6 +21,7 @@ BertConfig read_roberta_config(const JsonFields& fields) {
   refuse_bert_variants(fields);
   BertConfig config = read_bert_sizes(fields);
   config.family = BertFamily::kRoberta;
+  config.head_activation = cpu::Activation::kGeluErf;  // whatever hidden_act says
   const std::int64_t rows = config.max_positions;
   config.padding_id =
       static_cast<std::int32_t>(fields.integer("pad_token_id", 0, config.vocab_size - 1, 1));

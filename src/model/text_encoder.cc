@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <mutex>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "backend/cpu/thread_scope.h"
 #include "core/check.h"
 #include "model/bert_family.h"
+#include "model/mlm_head.h"
 #include "model/place.h"
 #include "model/sentence_config.h"
 #include "model/text_tokenizer.h"
@@ -53,11 +56,27 @@ std::string_view name_of(cpu::Pooling pooling) {
 }  // namespace
 
 struct TextEncoder::Impl {
+  /// Read when it is first asked for: most texts are embedded.
+  struct LazyHead {
+    std::mutex mutex;
+    std::unique_ptr<const model::MlmHead> head;
+  };
+
   std::string folder;
   model::SentenceConfig sentence;
   model::TextTokenizer tokenizer;
   model::PlacedEncoder placed;
   std::int64_t max_tokens;  ///< the checkpoint's own limit
+  std::unique_ptr<LazyHead> lazy_head = std::make_unique<LazyHead>();
+
+  const model::MlmHead& mlm_head() const {
+    const std::lock_guard lock(lazy_head->mutex);
+    if (lazy_head->head == nullptr)
+      lazy_head->head = std::make_unique<const model::MlmHead>(
+          model::load_bert_head_weights(Checkpoint::open(sentence.model_folder), config()),
+          config());
+    return *lazy_head->head;
+  }
 
   const model::Encoder& encoder() const { return *placed.encoder; }
   const model::BertConfig& config() const { return encoder().config(); }
@@ -88,6 +107,12 @@ struct TextEncoder::Impl {
     STOF_CHECK(heads == 1 || heads == config().num_heads, kInvalidArgument,
                "mask: expected one mask for all heads or one for each of {}, got {}",
                config().num_heads, heads);
+  }
+
+  /// A vocabulary may have rows without a token: those have no spelling.
+  TokenCandidate candidate(std::int32_t id, float probability) const {
+    if (!tokenizer.contains(id)) return {id, "", "", probability};
+    return {id, tokenizer.token(id), tokenizer.text(id), probability};
   }
 
   /// Calls run_batch(packed texts, their indices, encoder timing) for one batch after the other.
@@ -221,6 +246,51 @@ std::vector<Tensor> TextEncoder::encode_tokens(const std::vector<std::string>& t
                                       {end - begin, hidden_size()}});
                }
              });
+  return result;
+}
+
+std::vector<std::vector<FilledMask>> TextEncoder::fill_mask(const std::vector<std::string>& texts,
+                                                            std::int64_t count,
+                                                            const EncodeOptions& options,
+                                                            EncodeTiming* timing) const {
+  const std::int32_t mask_id = impl_->tokenizer.mask_id();
+  STOF_CHECK(
+      mask_id >= 0, kUnsupported,
+      "{}: expected a tokenizer with a mask token, got none; was this model trained with one?",
+      impl_->folder);
+  STOF_CHECK(count >= 1, kInvalidArgument, "count: expected at least 1 candidate, got {}", count);
+  const model::MlmHead& head = impl_->mlm_head();
+  std::vector<std::vector<FilledMask>> result(texts.size());
+  const auto hidden = static_cast<std::size_t>(hidden_size());
+  impl_->run(texts, options, timing,
+             [&](const model::PackedTexts& packed, std::span<const std::size_t> indices,
+                 model::EncoderTiming& spent) {
+               const Tensor states = impl_->encoder().forward(packed, options.mask, spent);
+               const std::span<const float> values = states.as<float>();
+               std::vector<float> masked;
+               for (std::size_t i = 0; i < indices.size(); ++i)
+                 for (std::int64_t t = packed.offsets[i]; t < packed.offsets[i + 1]; ++t) {
+                   const auto row = static_cast<std::size_t>(t);
+                   if (packed.ids[row] != mask_id) continue;
+                   result[indices[i]].push_back({t - packed.offsets[i], {}});
+                   masked.insert(masked.end(),
+                                 values.begin() + static_cast<std::ptrdiff_t>(row * hidden),
+                                 values.begin() + static_cast<std::ptrdiff_t>((row + 1) * hidden));
+                 }
+               const Tensor logits = head.logits(masked);
+               const auto vocab = static_cast<std::size_t>(impl_->config().vocab_size);
+               std::size_t row = 0;
+               for (const std::size_t text : indices)
+                 for (FilledMask& place : result[text]) {
+                   const auto scores = logits.as<float>().subspan(row++ * vocab, vocab);
+                   for (const auto& [id, probability] : model::likeliest(scores, count))
+                     place.candidates.push_back(impl_->candidate(id, probability));
+                 }
+             });
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    STOF_CHECK(!result[i].empty(), kInvalidArgument,
+               "text {}: expected the mask token \"{}\" among the tokens that are read, got none",
+               i + 1, impl_->tokenizer.token(mask_id));
   return result;
 }
 

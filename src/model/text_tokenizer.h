@@ -26,17 +26,24 @@ class TextTokenizer {
 
   /// As the files spell it. Throws InvalidArgument on an id that no token has.
   const std::string& token(std::int32_t id) const;
+  /// What stands for it in a text: of byte-level BPE " the", spelled "\u0120the".
+  std::string text(std::int32_t id) const;
+  /// The token that stands for a hidden one: mask_token of tokenizer_config.json, else "[MASK]" or
+  /// "<mask>"; -1 where the vocabulary has none.
+  std::int32_t mask_id() const { return mask_id_; }
+  bool contains(std::int32_t id) const;  ///< whether a token has this id
   /// Largest id + 1.
   std::int64_t num_ids() const;
   std::int64_t max_tokens() const { return max_tokens_; }  ///< the files' limit; 0 = none
   std::int64_t num_special() const;
 
  private:
-  TextTokenizer(std::variant<WordPiece, Bpe> kind, std::int64_t max_tokens)
-      : kind_(std::move(kind)), max_tokens_(max_tokens) {}
+  TextTokenizer(std::variant<WordPiece, Bpe> kind, std::int64_t max_tokens,
+                const std::string& folder);
 
   std::variant<WordPiece, Bpe> kind_;
   std::int64_t max_tokens_;
+  std::int32_t mask_id_ = -1;
 };
 
 }  // namespace stof::model

@@ -55,6 +55,7 @@ class WordPiece {
 
   /// The id of a token, or -1.
   std::int32_t find(const std::string& token) const;
+  bool contains(std::int32_t id) const { return tokens_.contains(id); }
   /// Throws InvalidArgument on an id that no token has.
   const std::string& token(std::int32_t id) const;
   /// Largest id + 1.

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/program.h"
+#include "model/encoders_golden.h"
 #include "stof/npy.h"
 
 namespace stof::cli {
@@ -100,6 +101,35 @@ TEST(Run, MaskChangesTheResultAndAllDoesNot) {
   const auto dense = embed("all");
   EXPECT_GT(dot(dense, embed("window(100,100)")), 0.999999);
   EXPECT_LT(dot(dense, embed("window(1,1)")), 0.999);
+}
+
+TEST(Run, FillsMasksOfEveryFamily) {
+  const model::EncodersGolden golden;
+  for (const std::string name : {"bert", "roberta", "distilbert"}) {
+    const model::TemporaryFolder folder;
+    golden.write(folder, golden.at(name));
+    const std::string text = golden.tokenizer(golden.at(name)).at("text");
+    const std::vector<std::string> command = {"run",       "--model",   folder.path(), "--task",
+                                              "fill-mask", "--threads", "1",           text};
+    auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), command.begin(), command.end());
+      return run_stof(more);
+    };
+    const auto lines = lines_of(with({"--top-k", "3", "--json"}));
+    ASSERT_EQ(lines.size(), 1u);
+    const TensorView logits = golden.expected("logits", golden.at(name));
+    ASSERT_EQ(static_cast<std::int64_t>(lines[0].at("masks").size()), logits.shape[0]);
+    const auto* scores = static_cast<const float*>(logits.data);
+    const json& mask = lines[0].at("masks")[0];
+    EXPECT_EQ(mask.at("candidates").size(), 3u);
+    EXPECT_EQ(mask.at("candidates")[0].at("id"),
+              std::max_element(scores, scores + logits.shape[1]) - scores);
+    EXPECT_THAT(with({}).out, AllOf(HasSubstr("probability"), HasSubstr("  token ")));
+    EXPECT_THAT(with({"--output", "e.npy"}).err, HasSubstr("--output"));
+  }
+  EXPECT_THAT(run_stof({"run", "a [MASK]", "--task", "fill-mask"}).err,
+              HasSubstr("cls.predictions.transform.dense.weight"));
+  EXPECT_THAT(run_stof({"run", "text", "--top-k", "3"}).err, HasSubstr("--task fill-mask"));
 }
 
 TEST(Run, WritesNpy) {

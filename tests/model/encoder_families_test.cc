@@ -166,5 +166,92 @@ TEST(EncoderFamilies, NameTheTensorThatIsMissingOrMisshapen) {
   }
 }
 
+// --- masked tokens ------------------------------------------------------------------------------
+
+TEST(FillMask, GivesTransformersProbabilitiesUnderEveryFieldThatChangesNumbers) {
+  const EncodersGolden golden;
+  for (const json& entry : golden.cases()) {
+    SCOPED_TRACE(entry.at("name").get<std::string>());
+    const TemporaryFolder folder;
+    golden.write(folder, entry);
+    const TensorView expected = golden.expected("logits", entry);
+    const std::int64_t vocab = expected.shape[1];
+    const std::string text = golden.tokenizer(entry).at("text");
+    const auto filled =
+        TextEncoder::load(folder.path()).fill_mask({text, text}, vocab, single_thread());
+    ASSERT_EQ(filled.size(), 2u);
+    ASSERT_EQ(static_cast<std::int64_t>(filled[1].size()), expected.shape[0]);
+    for (std::size_t m = 0; m < filled[1].size(); ++m) {
+      const auto* logits =
+          static_cast<const float*>(expected.data) + static_cast<std::int64_t>(m) * vocab;
+      double sum = 0;
+      for (std::int64_t id = 0; id < vocab; ++id) sum += std::exp(logits[id]);
+      ASSERT_EQ(static_cast<std::int64_t>(filled[1][m].candidates.size()), vocab);
+      float last = 1;
+      for (const TokenCandidate& found : filled[1][m].candidates) {
+        EXPECT_LE(found.probability, last);
+        last = found.probability;
+        const double wanted = std::exp(logits[found.id]) / sum;
+        EXPECT_NEAR(found.probability / wanted, 1, 5e-5) << found.token;
+      }
+    }
+  }
+}
+
+TEST(FillMask, SaysWhereTheMaskIsAndHowTokensAreSpelled) {
+  const EncodersGolden golden;
+  const TemporaryFolder folder;
+  golden.write(folder, golden.at("roberta"));
+  const TextEncoder encoder = TextEncoder::load(folder.path());
+  const auto filled = encoder.fill_mask({"a <mask>", "<mask><mask> d"}, 40, single_thread());
+  ASSERT_EQ(filled[0].size(), 1u);
+  EXPECT_EQ(filled[0][0].position, 3);  // <s> a \u0120 <mask>
+  ASSERT_EQ(filled[1].size(), 2u);
+  EXPECT_EQ(filled[1][1].position, 2);
+  std::map<std::int32_t, std::pair<std::string, std::string>> spelled;
+  for (const TokenCandidate& candidate : filled[0][0].candidates)
+    spelled[candidate.id] = {candidate.token, candidate.text};
+  EXPECT_EQ(spelled[34], std::pair(std::string("\u0120d"), std::string(" d")));
+  EXPECT_EQ(spelled[1], std::pair(std::string("<pad>"), std::string("<pad>")));
+  EXPECT_EQ(encoder.fill_mask({"a <mask>"})[0][0].candidates.size(), 5u);
+}
+
+TEST(FillMask, RefusesWhatHasNoMaskOrNoHead) {
+  const EncodersGolden golden;
+  const auto refusal = [&](const TemporaryFolder& folder, ErrorCode code, const std::string& text,
+                           std::int64_t count = 5, std::int64_t max_tokens = 0) {
+    EncodeOptions options = single_thread();
+    options.max_tokens = max_tokens;
+    try {
+      TextEncoder::load(folder.path()).fill_mask({"[MASK]", text}, count, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  const json& entry = golden.at("bert");
+  const TemporaryFolder folder;
+  golden.write(folder, entry);
+  EXPECT_THAT(refusal(folder, ErrorCode::kInvalidArgument, "a b"),
+              AllOf(HasSubstr("text 2"), HasSubstr("[MASK]")));
+  EXPECT_THAT(refusal(folder, ErrorCode::kInvalidArgument, "a b c [MASK]", 5, 5),
+              HasSubstr("text 2"));  // cut before it
+  EXPECT_THAT(refusal(folder, ErrorCode::kInvalidArgument, "[MASK]", 0), HasSubstr("count"));
+  auto weights = golden.weights(entry);
+  weights["cls.predictions.bias"] = Tensor(DType::kFloat32, {41});
+  golden.write(folder, entry, entry.at("config"), weights);
+  EXPECT_THAT(refusal(folder, ErrorCode::kCorrupt, "[MASK]"),
+              AllOf(HasSubstr("cls.predictions.bias"), HasSubstr("[40]"), HasSubstr("[41]")));
+  for (const std::string name :
+       {"cls.predictions.bias", "cls.predictions.transform.dense.weight"}) {
+    weights.erase(name);
+    golden.write(folder, entry, entry.at("config"), weights);
+    EXPECT_THAT(refusal(folder, ErrorCode::kNotFound, "[MASK]"), HasSubstr(name));
+  }
+  folder.write("tokenizer_config.json", R"({"mask_token": "[GAP]"})");
+  EXPECT_THAT(refusal(folder, ErrorCode::kUnsupported, "[MASK]"), HasSubstr("mask token"));
+}
+
 }  // namespace
 }  // namespace stof::model

@@ -337,9 +337,9 @@ __device__ __forceinline__ void run_steps(ProgramRow<Config>& row, const RowProg
 template <class Config>
 __device__ __forceinline__ void run_row_program(const RowProgramParams& params) {
   using R = ProgramRow<Config>;
-  ptx::allow_next_kernel();
   row_program::touch_weights<Config, 0>(params);
   ptx::wait_for_previous_kernel();
+  ptx::allow_next_kernel();
   const i64 index = params.rows - 1 - R::index();
   if (index < 0) return;
   R row;

@@ -13,7 +13,10 @@ constexpr bool kStartsEarly = true;
 constexpr bool kStartsEarly = false;
 #endif
 
-/// Blocks of the next kernel may start once every block of this one has said so.
+/// Blocks of the next kernel may start once every block of this one has said so. Short kernels, and
+/// those of few rows, say so when the kernel before them has ended: otherwise blocks that are two
+/// kernels ahead hold multiprocessors that the next one's blocks are waiting for
+/// (kernels/gemm/skinny/README.md).
 __device__ __forceinline__ void allow_next_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

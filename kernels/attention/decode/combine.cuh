@@ -39,8 +39,8 @@ __device__ __forceinline__ void combine_kernel(const DecodeParams& params) {
   extern __shared__ __align__(16) unsigned char shared[];
   CombineShared<D>& own = *reinterpret_cast<CombineShared<D>*>(shared);
   if constexpr (D::kEarlyStart) {
-    ptx::allow_next_kernel();
     ptx::wait_for_previous_kernel();
+    ptx::allow_next_kernel();
   }
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread & 31;
   const i32 head_index = static_cast<i32>(blockIdx.x) / params.num_rows;  // batch * heads_kv + head

@@ -30,8 +30,8 @@ __device__ __forceinline__ void decode_kernel(const DecodeParams& params) {
   const int warp = __shfl_sync(~0u, thread / 32, 0);
   const int team = warp / D::kRowWarps, member = warp % D::kRowWarps;
   if constexpr (D::kEarlyStart) {
-    ptx::allow_next_kernel();
     ptx::wait_for_previous_kernel();
+    ptx::allow_next_kernel();
   }
 
   const Sequences<D> sequences(params);

@@ -160,13 +160,13 @@ __device__ __forceinline__ void skinny_gemm(const SkinnyGemmParams& params) {
   const int chunks = (part + 1) * D::kAllChunks / D::kSplits - begin;
   const i32 stride = static_cast<i32>(gridDim.x) / D::kSplits;
   i32 tile = static_cast<i32>(blockIdx.x) / D::kSplits;
-  ptx::allow_next_kernel();
 
   // Weights are under way before the previous kernel has ended, and the next tile's before this
   // one's sums are finished.
   SkinnyWeights<D> next;
   if (warp_k < chunks) next.load(params, tile, warp_n, begin + warp_k);
   ptx::wait_for_previous_kernel();
+  ptx::allow_next_kernel();
   SkinnyRows<D>(params, shared, ptx::shared_address(shared), begin * D::kChunk).load();
 
   const SkinnySums<D> results(params, shared);

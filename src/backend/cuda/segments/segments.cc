@@ -33,12 +33,10 @@ constexpr std::int64_t kLibraryFirstDepth = 8192;
 
 // Up to here the kernels that stream weights are faster than both others.
 constexpr std::int64_t kSkinnyFirstRows = 8;
-constexpr std::int64_t kSkinnyFirstBytes = 100'000'000;
 
 /// In the order of what is used untuned. Hopper's own products start while the kernel before them
 /// ends, and know more steps than the library; those by mma.sync run what it does not. Of a few
-/// rows the products that stream their weights are fastest, but for the largest weights, where
-/// nothing but bandwidth counts and the library has most (kernels/gemm/skinny/README.md). Of many
+/// rows the products that stream their weights are fastest (kernels/gemm/skinny/README.md). Of many
 /// rows and long sums the library's come first where it has the steps.
 std::vector<const RunnerFamily*> families_of(const Graph& graph, const fusion::Segment& segment) {
   std::vector<const RunnerFamily*> families(std::begin(kFamilies), std::end(kFamilies));
@@ -47,8 +45,7 @@ std::vector<const RunnerFamily*> families_of(const Graph& graph, const fusion::S
   const GemmProblem& problem = product->problem;
   const RunnerFamily* first = families[0];
   if (problem.rows <= kSkinnyFirstRows)
-    first =
-        2 * problem.out * problem.in <= kSkinnyFirstBytes ? &kSkinnyGemmRunners : &kCublasLtRunners;
+    first = &kSkinnyGemmRunners;
   else if (problem.rows >= kLibraryFirstRows && problem.in >= kLibraryFirstDepth)
     first = &kCublasLtRunners;
   const auto at = std::find(families.begin(), families.end(), first);

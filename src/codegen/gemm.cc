@@ -256,23 +256,33 @@ void GemmConfig::validate() const {
   STOF_CHECK(text.empty(), kInternal, "{}: {}", name(), text);
 }
 
-std::string emit_gemm(const GemmConfig& config) {
-  config.validate();
-  const auto flag = [](bool value) { return value ? "true" : "false"; };
-  std::string text = "// " + config.name() + "\n#include \"ptx/types.cuh\"\nnamespace stof {\n";
-  text += emit_wgmma_product(config.element, config.tile_n);
-  text += fmt::format(
-      R"(struct Steps {{
+std::string emit_head(const std::string& name, const std::string& declarations, const char* kernel,
+                      const std::vector<GemmStep>& steps) {
+  return fmt::format(
+      R"(// {}
+#include "ptx/types.cuh"
+namespace stof {{
+{}struct Steps {{
   template <class Epilogue, int kCount>
   static __device__ __forceinline__ void apply(Epilogue& epilogue, float (&values)[kCount]);
 }};
 }}
-#include "gemm/sm90/kernel.cuh"
+#include "{}"
 namespace stof {{
 template <class Epilogue, int kCount>
 __device__ __forceinline__ void Steps::apply(Epilogue& epilogue, float (&values)[kCount]) {{
-{steps}}}
-struct Config {{
+{}}}
+)",
+      name, declarations, kernel, emit_steps(steps));
+}
+
+std::string emit_gemm(const GemmConfig& config) {
+  config.validate();
+  const auto flag = [](bool value) { return value ? "true" : "false"; };
+  std::string text = emit_head(config.name(), emit_wgmma_product(config.element, config.tile_n),
+                               "gemm/sm90/kernel.cuh", config.steps);
+  text += fmt::format(
+      R"(struct Config {{
   using Element = ptx::{element};
   static constexpr int kTileN = {n}, kStages = {stages}, kGroups = {groups}, kSlabs = {slabs}, kClusterK = {cluster}, kClusterN = {cluster_n};
   static constexpr bool kPingPong = {pingpong}, kSplitGroups = {split}, kLarge = {large};
@@ -292,7 +302,6 @@ gemm(const __grid_constant__ stof::GemmParams params, const __grid_constant__ st
   stof::sm90_gemm<stof::Config>(params, stof::GemmMaps{{&x, &w, &y, &residual}});
 }}
 )",
-      fmt::arg("steps", emit_steps(config.steps)),
       fmt::arg("element", config.element == DType::kBFloat16 ? "BFloat16" : "Float16"),
       fmt::arg("n", config.tile_n), fmt::arg("stages", config.stages),
       fmt::arg("groups", config.groups()), fmt::arg("slabs", config.slabs()),

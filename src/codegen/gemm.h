@@ -87,6 +87,12 @@ std::string problem_of(const std::vector<GemmStep>& steps);
 /// step, then of store(). A norm is left to the kernel, and nothing stored before it.
 std::string emit_steps(const std::vector<GemmStep>& steps);
 
+/// How the text of a product's kernel begins, up to its Config: `name` in a comment, declarations
+/// of namespace stof that the kernel needs, the header `kernel` and the steps, left open in the
+/// namespace.
+std::string emit_head(const std::string& name, const std::string& declarations, const char* kernel,
+                      const std::vector<GemmStep>& steps);
+
 /// The translation unit; its entry is `gemm`.
 std::string emit_gemm(const GemmConfig& config);
 

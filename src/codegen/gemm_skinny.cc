@@ -93,21 +93,9 @@ void SkinnyGemmConfig::validate() const {
 std::string emit_gemm(const SkinnyGemmConfig& config) {
   config.validate();
   const auto flag = [](bool value) { return value ? "true" : "false"; };
-  return fmt::format(
-      R"(// {name}
-#include "ptx/types.cuh"
-namespace stof {{
-struct Steps {{
-  template <class Epilogue, int kCount>
-  static __device__ __forceinline__ void apply(Epilogue& epilogue, float (&values)[kCount]);
-}};
-}}
-#include "gemm/skinny/kernel.cuh"
-namespace stof {{
-template <class Epilogue, int kCount>
-__device__ __forceinline__ void Steps::apply(Epilogue& epilogue, float (&values)[kCount]) {{
-{steps}}}
-struct Config {{
+  return emit_head(config.name(), "", "gemm/skinny/kernel.cuh", config.steps) +
+         fmt::format(
+             R"(struct Config {{
   using Element = ptx::{element};
   static constexpr int kTileM = {m}, kWarpsN = {warps_n}, kWarpsK = {warps_k}, kIn = {in}, kSplits = {splits}, kUnroll = {unroll};
   static constexpr bool kGate = {gate}, kBias = {bias}, kFloatBias = {floatbias}, kFloatGamma = {floatgamma}, kResidual = {residual};
@@ -121,20 +109,19 @@ gemm(const __grid_constant__ stof::SkinnyGemmParams params) {{
   stof::skinny_gemm<stof::Config>(params);
 }}
 )",
-      fmt::arg("name", config.name()), fmt::arg("steps", emit_steps(config.steps)),
-      fmt::arg("element", config.element == DType::kBFloat16 ? "BFloat16" : "Float16"),
-      fmt::arg("m", config.tile_m), fmt::arg("warps_n", config.warps_n),
-      fmt::arg("warps_k", config.warps_k), fmt::arg("in", config.in),
-      fmt::arg("splits", config.splits), fmt::arg("unroll", config.unroll),
-      fmt::arg("gate", flag(config.has(GemmStep::kGate))),
-      fmt::arg("bias", flag(config.has(GemmStep::kBias))),
-      fmt::arg("floatbias", flag(config.bias == DType::kFloat32)),
-      fmt::arg("floatgamma", flag(config.gamma == DType::kFloat32)),
-      fmt::arg("residual", flag(config.has(GemmStep::kResidual))),
-      fmt::arg("norm", flag(config.prologue != RowPrologue::kNone)),
-      fmt::arg("center", flag(config.prologue == RowPrologue::kLayerNorm)),
-      fmt::arg("shared", config.shared_bytes()), fmt::arg("threads", config.threads()),
-      fmt::arg("blocks", config.blocks_per_sm));
+             fmt::arg("element", config.element == DType::kBFloat16 ? "BFloat16" : "Float16"),
+             fmt::arg("m", config.tile_m), fmt::arg("warps_n", config.warps_n),
+             fmt::arg("warps_k", config.warps_k), fmt::arg("in", config.in),
+             fmt::arg("splits", config.splits), fmt::arg("unroll", config.unroll),
+             fmt::arg("gate", flag(config.has(GemmStep::kGate))),
+             fmt::arg("bias", flag(config.has(GemmStep::kBias))),
+             fmt::arg("floatbias", flag(config.bias == DType::kFloat32)),
+             fmt::arg("floatgamma", flag(config.gamma == DType::kFloat32)),
+             fmt::arg("residual", flag(config.has(GemmStep::kResidual))),
+             fmt::arg("norm", flag(config.prologue != RowPrologue::kNone)),
+             fmt::arg("center", flag(config.prologue == RowPrologue::kLayerNorm)),
+             fmt::arg("shared", config.shared_bytes()), fmt::arg("threads", config.threads()),
+             fmt::arg("blocks", config.blocks_per_sm));
 }
 
 }  // namespace stof::codegen

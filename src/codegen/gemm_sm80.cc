@@ -82,21 +82,9 @@ void Sm80GemmConfig::validate() const {
 std::string emit_gemm(const Sm80GemmConfig& config) {
   config.validate();
   const auto flag = [](bool value) { return value ? "true" : "false"; };
-  return fmt::format(
-      R"(// {name}
-#include "ptx/types.cuh"
-namespace stof {{
-struct Steps {{
-  template <class Epilogue, int kCount>
-  static __device__ __forceinline__ void apply(Epilogue& epilogue, float (&values)[kCount]);
-}};
-}}
-#include "gemm/sm80/kernel.cuh"
-namespace stof {{
-template <class Epilogue, int kCount>
-__device__ __forceinline__ void Steps::apply(Epilogue& epilogue, float (&values)[kCount]) {{
-{steps}}}
-struct Config {{
+  return emit_head(config.name(), "", "gemm/sm80/kernel.cuh", config.steps) +
+         fmt::format(
+             R"(struct Config {{
   using Element = ptx::{element};
   static constexpr int kTileM = {m}, kTileN = {n}, kTileK = {k}, kStages = {stages}, kWarpsM = {warps_m}, kWarpsN = {warps_n}, kSplits = {splits};
   static constexpr bool kGate = {gate}, kBias = {bias}, kFloatBias = {floatbias}, kResidual = {residual};
@@ -110,19 +98,18 @@ gemm(const __grid_constant__ stof::Sm80GemmParams params) {{
   stof::sm80_gemm<stof::Config>(params);
 }}
 )",
-      fmt::arg("name", config.name()), fmt::arg("steps", emit_steps(config.steps)),
-      fmt::arg("element", config.element == DType::kBFloat16 ? "BFloat16" : "Float16"),
-      fmt::arg("m", config.tile_m), fmt::arg("n", config.tile_n), fmt::arg("k", config.tile_k),
-      fmt::arg("stages", config.stages), fmt::arg("warps_m", config.warps_m),
-      fmt::arg("warps_n", config.warps_n), fmt::arg("splits", config.splits),
-      fmt::arg("gate", flag(config.has(GemmStep::kGate))),
-      fmt::arg("bias", flag(config.has(GemmStep::kBias))),
-      fmt::arg("floatbias", flag(config.bias == DType::kFloat32)),
-      fmt::arg("residual", flag(config.has(GemmStep::kResidual))),
-      fmt::arg("scale", flag(config.has(GemmStep::kRowScale))),
-      fmt::arg("statistics", flag(config.has(GemmStep::kRowStatistics))),
-      fmt::arg("shared", config.shared_bytes()), fmt::arg("threads", config.threads()),
-      fmt::arg("blocks", config.blocks_per_sm));
+             fmt::arg("element", config.element == DType::kBFloat16 ? "BFloat16" : "Float16"),
+             fmt::arg("m", config.tile_m), fmt::arg("n", config.tile_n),
+             fmt::arg("k", config.tile_k), fmt::arg("stages", config.stages),
+             fmt::arg("warps_m", config.warps_m), fmt::arg("warps_n", config.warps_n),
+             fmt::arg("splits", config.splits), fmt::arg("gate", flag(config.has(GemmStep::kGate))),
+             fmt::arg("bias", flag(config.has(GemmStep::kBias))),
+             fmt::arg("floatbias", flag(config.bias == DType::kFloat32)),
+             fmt::arg("residual", flag(config.has(GemmStep::kResidual))),
+             fmt::arg("scale", flag(config.has(GemmStep::kRowScale))),
+             fmt::arg("statistics", flag(config.has(GemmStep::kRowStatistics))),
+             fmt::arg("shared", config.shared_bytes()), fmt::arg("threads", config.threads()),
+             fmt::arg("blocks", config.blocks_per_sm));
 }
 
 }  // namespace stof::codegen

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <set>
 
 #include "core/bits.h"
+#include "gpu/replay.h"
 
 namespace stof::check {
 namespace {
@@ -72,7 +75,71 @@ bool is_activation(GemmStep step) {
          step == GemmStep::kSilu;
 }
 
+int passed = 0, failed = 0;
+
 }  // namespace
+
+void report(const std::string& what, const std::string& wrong) {
+  (wrong.empty() ? passed : failed)++;
+  if (wrong.empty()) return;
+  std::printf("BAD %s: %s\n", what.c_str(), wrong.c_str());
+  std::fflush(stdout);
+}
+
+int num_failed() { return failed; }
+
+int run_checks(const NamedChecks& checks, int argc, char** argv) {
+  std::string gpu = "no GPU";
+  for (const auto& [name, check] : checks) {
+    bool wanted = argc == 1;
+    for (int i = 1; i < argc; ++i) wanted |= std::strcmp(argv[i], name) == 0;
+    if (!wanted) continue;
+    try {
+      const cuda::Device device = cuda::Device::open();
+      gpu = device.facts().name;
+      const int before = failed;
+      check(device);
+      std::printf("== %s: %s\n", name, failed == before ? "ok" : "BAD");
+    } catch (const std::exception& error) {
+      report(name, error.what());
+    }
+  }
+  std::printf("%d passed, %d failed on %s\n", passed, failed, gpu.c_str());
+  return failed > 0;
+}
+
+std::string check_layers(std::int64_t rows, std::int64_t width, int layers,
+                         const std::function<LayerLaunch(const cuda::GemmOperands&, int)>& bind) {
+  Draw draw(5);
+  std::vector<GuardedMatrix> streams;
+  for (int i = 0; i < 2; ++i) streams.emplace_back(DType::kBFloat16, rows, width, width, "stream");
+  streams[0].fill(draw, 1);
+  GuardedMatrix weight(DType::kBFloat16, width, width, width, "weight");
+  weight.fill(draw, 0.01f);
+  std::vector<LayerLaunch> launches;
+  for (int layer = 0; layer < layers; ++layer) {
+    cuda::GemmOperands operands{streams[layer % 2].address(), weight.address(),
+                                streams[1 - layer % 2].address()};
+    operands.residual = operands.x;
+    launches.push_back(bind(operands, layer));
+  }
+  const auto launch_all = [&](cuda::CUstream stream, bool after_all) {
+    for (const LayerLaunch& launch : launches) launch(stream, after_all);
+  };
+  const auto run = [&](const auto& launch) {
+    streams[0].upload();
+    streams[1].poison();
+    launch();
+    return streams[0].download();
+  };
+  const auto expected = run([&] { launch_all(nullptr, true); });
+  const Replay replay([&](cuda::CUstream stream) { launch_all(stream, false); });
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    if (run([&] { launch_all(nullptr, false); }) != expected) return "early start differs";
+    if (run([&] { replay.run(); }) != expected) return "a graph differs";
+  }
+  return "";
+}
 
 GuardedMatrix::GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t columns,
                              std::int64_t stride, const char* name)

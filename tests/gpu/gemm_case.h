@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/gemm/sm90_gemm.h"
@@ -13,6 +14,17 @@
 #include "gpu/draw.h"
 
 namespace stof::check {
+
+/// Counts a check, and prints it where `wrong` is not empty.
+void report(const std::string& what, const std::string& wrong);
+/// How many were wrong so far.
+int num_failed();
+
+/// Checks of a program by name, each on a GPU opened for it.
+using NamedChecks = std::vector<std::pair<const char*, void (*)(const cuda::Device&)>>;
+/// Runs those that the arguments name, or all; what one throws is a failure of its. Prints the
+/// counts; returns the program's exit code.
+int run_checks(const NamedChecks& checks, int argc, char** argv);
 
 /// A row-major matrix of 16-bit elements; what lies between its rows, before and after it is 0xff
 /// bytes: NaN to whoever reads them, and a guard against whoever writes them.
@@ -110,5 +122,13 @@ class GemmCase {
   std::vector<std::vector<double>> sums_;  ///< of x W^T, by sampled row
   double worst_ = 0;
 };
+
+/// A layer with its operands bound: launches it, early where that is allowed.
+using LayerLaunch = std::function<void(cuda::CUstream, bool after_all)>;
+/// Square products with residual [rows, width] that read each other's results, out of two matrices
+/// in turns: "" where early start changes no bit, one by one and as a graph; else what does. `bind`
+/// is given x and residual, weight, y and the layer's number.
+std::string check_layers(std::int64_t rows, std::int64_t width, int layers,
+                         const std::function<LayerLaunch(const cuda::GemmOperands&, int)>& bind);
 
 }  // namespace stof::check

@@ -24,20 +24,12 @@
 namespace {
 
 using namespace stof;
+using check::report;
 using cuda::CUdeviceptr;
 using cuda::Sm90Gemm;
 using cuda::Sm90GemmCall;
 using Step = codegen::GemmStep;
 using Steps = std::vector<Step>;
-
-int passed = 0, failed = 0;
-
-void report(const std::string& what, const std::string& wrong) {
-  (wrong.empty() ? passed : failed)++;
-  if (wrong.empty()) return;
-  std::printf("BAD %s: %s\n", what.c_str(), wrong.c_str());
-  std::fflush(stdout);
-}
 
 const Steps kPlain = {}, kBias = {Step::kBias}, kGelu = {Step::kBias, Step::kGeluErf},
             kResidual = {Step::kBias, Step::kResidual}, kSwiGlu = {Step::kSilu, Step::kGate};
@@ -196,7 +188,7 @@ void check_products(const cuda::Device& device) {
     for (const DType element : {DType::kBFloat16, DType::kFloat16}) {
       if (!tried(size, element)) continue;
       check::GemmCase data(element, size.rows, size.in, size.out, size.gap, ++seed);
-      const int before = failed;
+      const int before = check::num_failed();
       int count = 0;
       double worst = 0;
       for (const Steps& steps : steps_of(size, element)) {
@@ -217,7 +209,8 @@ void check_products(const cuda::Device& device) {
       }
       report(data.describe(), data.inputs_unchanged() ? "" : "an input has changed");
       std::printf("%s %s: %d products, error beyond rounding at most %.2f of what is allowed\n",
-                  failed == before ? "ok " : "BAD", data.describe().c_str(), count, worst);
+                  check::num_failed() == before ? "ok " : "BAD", data.describe().c_str(), count,
+                  worst);
       std::fflush(stdout);
     }
 }
@@ -420,27 +413,10 @@ void check_refusals(const cuda::Device& device) {
 
 int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  const std::pair<const char*, void (*)(const cuda::Device&)> checks[] = {
-      {"chain", check_chain},
-      {"threads", check_threads},
-      {"refusals", check_refusals},
-      {"products", check_products}};
-  std::string gpu = "no GPU";
   if (argc == 1 || std::strcmp(argv[1], "alone") == 0) check_alone();
-  for (const auto& [name, check] : checks) {
-    bool wanted = argc == 1;
-    for (int i = 1; i < argc; ++i) wanted |= std::strcmp(argv[i], name) == 0;
-    if (!wanted) continue;
-    try {
-      const cuda::Device device = cuda::Device::open();
-      gpu = device.facts().name;
-      const int before = failed;
-      check(device);
-      std::printf("== %s: %s\n", name, failed == before ? "ok" : "BAD");
-    } catch (const std::exception& error) {
-      report(name, error.what());
-    }
-  }
-  std::printf("%d passed, %d failed on %s\n", passed, failed, gpu.c_str());
-  return failed > 0;
+  return check::run_checks({{"chain", check_chain},
+                            {"threads", check_threads},
+                            {"refusals", check_refusals},
+                            {"products", check_products}},
+                           argc, argv);
 }

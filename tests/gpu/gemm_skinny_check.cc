@@ -1,10 +1,10 @@
 // Checks the products of few rows on a GPU: every candidate, steps, norms in front, sizes that end
 // inside tiles and chunks, split sums, chains of dependent products that start early.
+//   gemm_skinny_gpu_check [CHECK...]      chain, products; default: all
 
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <exception>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,26 +13,17 @@
 #include "backend/cuda/gemm/split_sums.h"
 #include "gpu/compile_ahead.h"
 #include "gpu/gemm_case.h"
-#include "gpu/replay.h"
 #include "stof/error.h"
 
 namespace {
 
 using namespace stof;
+using check::report;
 using codegen::RowPrologue;
 using cuda::SkinnyGemm;
 using cuda::SkinnyProblem;
 using Step = codegen::GemmStep;
 using Steps = std::vector<Step>;
-
-int passed = 0, failed = 0;
-
-void report(const std::string& what, const std::string& wrong) {
-  (wrong.empty() ? passed : failed)++;
-  if (wrong.empty()) return;
-  std::printf("BAD %s: %s\n", what.c_str(), wrong.c_str());
-  std::fflush(stdout);
-}
 
 const std::vector<Steps> kSteps = {
     {},
@@ -66,7 +57,8 @@ void for_each_case(const Visit& visit) {
       }
 }
 
-void check_products(const cuda::Device& device, cuda::CUdeviceptr workspace) {
+void check_products(const cuda::Device& device) {
+  const cuda::DeviceBuffer workspace(cuda::kSplitSumsBytes, "workspace");
   std::map<std::string, std::string> sources;
   for_each_case([&](const Size& size, DType element, RowPrologue prologue) {
     for (const Steps& steps : kSteps) {
@@ -85,7 +77,7 @@ void check_products(const cuda::Device& device, cuda::CUdeviceptr workspace) {
   std::uint64_t seed = 1;
   for_each_case([&](const Size& size, DType element, RowPrologue prologue) {
     check::GemmCase data(element, size.rows, size.in, size.out, size.gap, ++seed, prologue);
-    const int before = failed;
+    const int before = check::num_failed();
     int count = 0;
     double worst = 0;
     for (const Steps& steps : kSteps) {
@@ -97,7 +89,7 @@ void check_products(const cuda::Device& device, cuda::CUdeviceptr workspace) {
         try {
           const SkinnyGemm gemm(problem, candidate.config, device);
           report(what, data.check({problem.product, 0, 0, [&](const cuda::GemmOperands& operands) {
-                                     return [call = gemm.bind(operands, workspace)] {
+                                     return [call = gemm.bind(operands, workspace.address())] {
                                        call.launch(nullptr);
                                      };
                                    }}));
@@ -110,78 +102,40 @@ void check_products(const cuda::Device& device, cuda::CUdeviceptr workspace) {
     }
     report(data.describe(), data.inputs_unchanged() ? "" : "an input has changed");
     std::printf("%s %s: %d products, error beyond rounding at most %.2f of what is allowed\n",
-                failed == before ? "ok " : "BAD", data.describe().c_str(), count, worst);
+                check::num_failed() == before ? "ok " : "BAD", data.describe().c_str(), count,
+                worst);
     std::fflush(stdout);
   });
 }
 
 /// Normalised products that read each other's results and share a workspace: early start must
 /// change no bit, one by one and as a graph.
-void check_chain(const cuda::Device& device, cuda::CUdeviceptr workspace) {
+void check_chain(const cuda::Device& device) {
+  const cuda::DeviceBuffer workspace(cuda::kSplitSumsBytes, "workspace");
   constexpr std::int64_t kWidth = 1024;
-  constexpr int kLayers = 16;
+  check::DeviceFloats gamma;
+  gamma.values.assign(kWidth, 1.0f);
+  gamma.upload("gamma");
   for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{16}, std::int64_t{64}}) {
     SkinnyProblem problem{{}, RowPrologue::kRmsNorm};
     problem.product.rows = rows;
     problem.product.in = problem.product.out = kWidth;
     problem.product.steps = {Step::kResidual};
     problem.product.epsilon = 1e-5;
-    check::Draw draw(5);
-    std::vector<check::GuardedMatrix> streams;
-    for (int i = 0; i < 2; ++i)
-      streams.emplace_back(DType::kBFloat16, rows, kWidth, kWidth, "stream");
-    streams[0].fill(draw, 1);
-    check::GuardedMatrix weight(DType::kBFloat16, kWidth, kWidth, kWidth, "weight");
-    weight.fill(draw, 0.01f);
-    check::DeviceFloats gamma;
-    gamma.values.assign(kWidth, 1.0f);
-    gamma.upload("gamma");
     const auto candidates = skinny_gemm_candidates(problem, device.facts());
-    std::vector<cuda::SkinnyGemmCall> calls;
-    for (int layer = 0; layer < kLayers; ++layer) {
-      const auto& config = candidates[static_cast<std::size_t>(layer) % candidates.size()].config;
-      const check::GuardedMatrix &from = streams[layer % 2], &to = streams[1 - layer % 2];
-      cuda::GemmOperands operands;
-      operands.x = operands.residual = from.address();
-      operands.weight = weight.address();
-      operands.y = to.address();
+    const auto bind = [&](cuda::GemmOperands operands, int layer) {
       operands.gamma = gamma.buffer.address();
-      calls.push_back(SkinnyGemm(problem, config, device).bind(operands, workspace));
-    }
-    const auto run = [&](const auto& launch) {
-      streams[0].upload();
-      streams[1].poison();
-      launch();
-      return streams[0].download();
+      const auto& config = candidates[static_cast<std::size_t>(layer) % candidates.size()].config;
+      const auto call = SkinnyGemm(problem, config, device).bind(operands, workspace.address());
+      return [call](cuda::CUstream stream, bool after_all) { call.launch(stream, after_all); };
     };
-    const auto launch_all = [&](cuda::CUstream stream, bool after_all) {
-      for (const auto& call : calls) call.launch(stream, after_all);
-    };
-    const auto expected = run([&] { launch_all(nullptr, true); });
-    const check::Replay replay([&](cuda::CUstream stream) { launch_all(stream, false); });
-    std::string wrong;
-    for (int repeat = 0; repeat < 20 && wrong.empty(); ++repeat) {
-      if (run([&] { launch_all(nullptr, false); }) != expected) wrong = "early start differs";
-      if (run([&] { replay.run(); }) != expected) wrong = "a graph differs";
-    }
-    report(fmt::format("chain of {} rows", rows), wrong);
+    report(fmt::format("chain of {} rows", rows), check::check_layers(rows, kWidth, 16, bind));
   }
 }
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  std::string gpu = "no GPU";
-  try {
-    const cuda::Device device = cuda::Device::open();
-    gpu = device.facts().name;
-    const cuda::DeviceBuffer workspace(cuda::kSplitSumsBytes, "workspace");
-    check_chain(device, workspace.address());
-    check_products(device, workspace.address());
-  } catch (const std::exception& error) {
-    report("gemm_skinny", error.what());
-  }
-  std::printf("%d passed, %d failed on %s\n", passed, failed, gpu.c_str());
-  return failed > 0;
+  return check::run_checks({{"chain", check_chain}, {"products", check_products}}, argc, argv);
 }

@@ -28,6 +28,12 @@ struct GemmProblem {
   bool has(codegen::GemmStep step) const;
   bool has_norm() const;
   std::int64_t y_columns() const;
+  /// Strides as they are in memory.
+  std::int64_t x_pitch() const { return x_stride > 0 ? x_stride : in; }
+  std::int64_t y_pitch() const { return y_stride > 0 ? y_stride : y_columns(); }
+  std::int64_t residual_pitch() const {
+    return residual_stride > 0 ? residual_stride : y_columns();
+  }
   int rope_dim() const;   ///< head_dim with GemmStep::kRope, else 0
   int store_dim() const;  ///< head_dim with GemmStep::kHeadStore, else 0
   /// "bfloat16 [128, 768] x [3072, 768]^T, bias, gelu_erf"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "backend/cuda/gemm/choice.h"
 #include "backend/cuda/gemm/machine.h"
 #include "backend/cuda/gemm/split_sums.h"
 #include "core/bits.h"
@@ -27,7 +28,8 @@ constexpr Shape kShapes[] = {{1, 16},      {1, 8, 1, 2}, {2, 8},       {2, 4, 1,
                              {4, 2, 1, 2}, {1, 16, 2},   {1, 8, 2, 2}, {1, 8, 4, 2}, {2, 8, 2},
                              {2, 8, 4},    {2, 4, 4, 2}, {2, 4, 8, 2}, {4, 4, 4}};
 
-SkinnyGemmConfig config_of(const Shape& shape, const SkinnyProblem& problem) {
+/// What the problem decides of a configuration: types, norm, steps, K, room for the rows.
+SkinnyGemmConfig problem_config(const SkinnyProblem& problem) {
   SkinnyGemmConfig config;
   config.element = problem.product.element;
   config.bias = problem.product.bias;
@@ -37,6 +39,11 @@ SkinnyGemmConfig config_of(const Shape& shape, const SkinnyProblem& problem) {
   config.in = static_cast<int>(std::min<std::int64_t>(problem.product.in, 1 << 30));
   config.tile_m = 8;
   while (config.tile_m < problem.product.rows && config.tile_m < kSkinnyRows) config.tile_m *= 2;
+  return config;
+}
+
+SkinnyGemmConfig config_of(const Shape& shape, const SkinnyProblem& problem) {
+  SkinnyGemmConfig config = problem_config(problem);
   config.warps_n = shape.warps_n;
   config.warps_k = shape.warps_k;
   config.splits = shape.splits;
@@ -127,7 +134,7 @@ std::vector<SkinnyGemmCandidate> skinny_gemm_candidates(const SkinnyProblem& pro
 
 namespace {
 
-constexpr std::pair<const char*, int SkinnyGemmConfig::*> kParameters[] = {
+constexpr ChoiceField<SkinnyGemmConfig> kFields[] = {
     {"tile_m", &SkinnyGemmConfig::tile_m},   {"warps_n", &SkinnyGemmConfig::warps_n},
     {"warps_k", &SkinnyGemmConfig::warps_k}, {"unroll", &SkinnyGemmConfig::unroll},
     {"splits", &SkinnyGemmConfig::splits},   {"blocks_per_sm", &SkinnyGemmConfig::blocks_per_sm}};
@@ -135,26 +142,11 @@ constexpr std::pair<const char*, int SkinnyGemmConfig::*> kParameters[] = {
 }  // namespace
 
 fusion::Choice choice_of(const SkinnyGemmConfig& config) {
-  fusion::Choice choice{kSkinnyGemmFamily, {}};
-  for (const auto& [name, field] : kParameters) choice.parameters[name] = config.*field;
-  return choice;
+  return choice_by(kSkinnyGemmFamily, kFields, config);
 }
 
 SkinnyGemmConfig skinny_gemm_config_of(const fusion::Choice& choice, const SkinnyProblem& problem) {
-  STOF_CHECK(choice.family == kSkinnyGemmFamily, kInvalidArgument, "choice: expected {}, got {}",
-             kSkinnyGemmFamily, choice.text());
-  SkinnyGemmConfig config = config_of(kShapes[0], problem);
-  for (const auto& [name, field] : kParameters) {
-    constexpr std::int64_t kMost = 1024;
-    const std::int64_t value = choice.at(name);
-    STOF_CHECK(value >= 1 && value <= kMost, kInvalidArgument,
-               "choice {}: {}: expected 1 to {}, got {}", choice.text(), name, kMost, value);
-    config.*field = static_cast<int>(value);
-  }
-  const std::string reason = config.problem();
-  STOF_CHECK(reason.empty(), kInvalidArgument, "choice {} for {}: {}", choice.text(),
-             problem.describe(), reason);
-  return config;
+  return config_by(kSkinnyGemmFamily, kFields, choice, problem_config(problem), problem.describe());
 }
 
 }  // namespace stof::cuda

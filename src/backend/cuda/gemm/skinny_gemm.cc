@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/gemm/split_sums.h"
-#include "backend/cuda/kernel_cache.h"
 #include "core/bits.h"
 #include "core/check.h"
 
@@ -21,12 +19,8 @@ const Kernel& kernel_of(const SkinnyProblem& problem, const SkinnyGemmConfig& co
                  config.prologue == problem.prologue && config.in == product.in,
              kInvalidArgument, "{}: configuration {} is for other sizes, steps or element types",
              problem.describe(), config.name());
-  const std::string refused = gemm_refusal(config, problem, device.facts());
-  STOF_CHECK(refused.empty(), kUnsupported, "{}: {}: {}", problem.describe(), config.name(),
-             refused);
-  const bool early_start = device.facts().major >= 9;
-  return loaded_kernel(
-      {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), early_start}, device);
+  return gemm_kernel(config, problem.describe(), gemm_refusal(config, problem, device.facts()),
+                     device);
 }
 
 }  // namespace
@@ -48,36 +42,27 @@ SkinnyGemmCall SkinnyGemm::bind(const GemmOperands& operands, CUdeviceptr worksp
   check_operands(p, operands, problem_.prologue != RowPrologue::kNone,
                  problem_.prologue == RowPrologue::kLayerNorm);
   check_workspace(workspace, workspace_bytes());
-  SkinnyGemmCall call;
-  call.kernel_ = kernel_;
-  call.threads_ = static_cast<unsigned>(config_.threads());
+  const auto arrivals = make_arrivals(config_.splits > 1 ? tiles_ : 0);
+  const SkinnyGemmArguments arguments = {operands.x,
+                                         operands.weight,
+                                         operands.y,
+                                         operands.residual,
+                                         operands.bias,
+                                         operands.gamma,
+                                         operands.beta,
+                                         config_.splits > 1 ? workspace : 0,
+                                         arrivals ? arrivals->address() : 0,
+                                         p.x_pitch(),
+                                         p.y_pitch(),
+                                         p.residual_pitch(),
+                                         static_cast<std::int32_t>(p.rows),
+                                         static_cast<std::int32_t>(p.out),
+                                         static_cast<std::int32_t>(tiles_),
+                                         static_cast<float>(p.epsilon)};
   // Blocks that share a tile's sum are neighbours; every block keeps its part of K.
   const std::int64_t shares = std::max<std::int64_t>(1, slots_ / config_.splits);
-  call.blocks_ = static_cast<unsigned>(std::min(tiles_, shares) * config_.splits);
-  call.arrivals_ = make_arrivals(config_.splits > 1 ? tiles_ : 0);
-  const auto stride = [](std::int64_t given, std::int64_t width) { return given ? given : width; };
-  call.params_ = {operands.x,
-                  operands.weight,
-                  operands.y,
-                  operands.residual,
-                  operands.bias,
-                  operands.gamma,
-                  operands.beta,
-                  config_.splits > 1 ? workspace : 0,
-                  call.arrivals_ ? call.arrivals_->address() : 0,
-                  stride(p.x_stride, p.in),
-                  stride(p.y_stride, p.y_columns()),
-                  stride(p.residual_stride, p.y_columns()),
-                  static_cast<std::int32_t>(p.rows),
-                  static_cast<std::int32_t>(p.out),
-                  static_cast<std::int32_t>(tiles_),
-                  static_cast<float>(p.epsilon)};
-  return call;
-}
-
-void SkinnyGemmCall::launch(CUstream stream, bool after_all) const {
-  void* arguments[] = {const_cast<Params*>(&params_)};
-  kernel_->launch(blocks_, threads_, stream, arguments, after_all);
+  return {*kernel_, std::min(tiles_, shares) * config_.splits, config_.threads(), arguments,
+          arrivals};
 }
 
 }  // namespace stof::cuda

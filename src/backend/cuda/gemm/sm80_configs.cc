@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cuda/gemm/choice.h"
 #include "backend/cuda/gemm/machine.h"
 #include "backend/cuda/gemm/split_sums.h"
 #include "core/bits.h"
@@ -37,12 +38,18 @@ bool fits(const Sm80GemmConfig& config, const DeviceFacts& facts) {
          shared_bytes_per_sm(facts);
 }
 
-/// With as many stages as fit, up to what hides a trip to memory.
-Sm80GemmConfig config_of(const Shape& shape, const GemmProblem& problem, const DeviceFacts& facts) {
+/// What the problem decides of a configuration.
+Sm80GemmConfig problem_config(const GemmProblem& problem) {
   Sm80GemmConfig config;
   config.element = problem.element;
   config.bias = problem.bias;
   config.steps = problem.steps;
+  return config;
+}
+
+/// With as many stages as fit, up to what hides a trip to memory.
+Sm80GemmConfig config_of(const Shape& shape, const GemmProblem& problem, const DeviceFacts& facts) {
+  Sm80GemmConfig config = problem_config(problem);
   config.tile_m = shape.tile_m;
   config.tile_n = shape.tile_n;
   config.tile_k = shape.tile_k;
@@ -143,7 +150,7 @@ std::vector<Sm80GemmCandidate> sm80_gemm_candidates(const GemmProblem& problem,
 
 namespace {
 
-constexpr std::pair<const char*, int Sm80GemmConfig::*> kParameters[] = {
+constexpr ChoiceField<Sm80GemmConfig> kFields[] = {
     {"tile_m", &Sm80GemmConfig::tile_m},   {"tile_n", &Sm80GemmConfig::tile_n},
     {"tile_k", &Sm80GemmConfig::tile_k},   {"warps_m", &Sm80GemmConfig::warps_m},
     {"warps_n", &Sm80GemmConfig::warps_n}, {"stages", &Sm80GemmConfig::stages},
@@ -152,29 +159,11 @@ constexpr std::pair<const char*, int Sm80GemmConfig::*> kParameters[] = {
 }  // namespace
 
 fusion::Choice choice_of(const Sm80GemmConfig& config) {
-  fusion::Choice choice{kSm80GemmFamily, {}};
-  for (const auto& [name, field] : kParameters) choice.parameters[name] = config.*field;
-  return choice;
+  return choice_by(kSm80GemmFamily, kFields, config);
 }
 
 Sm80GemmConfig sm80_gemm_config_of(const fusion::Choice& choice, const GemmProblem& problem) {
-  STOF_CHECK(choice.family == kSm80GemmFamily, kInvalidArgument, "choice: expected {}, got {}",
-             kSm80GemmFamily, choice.text());
-  Sm80GemmConfig config;
-  config.element = problem.element;
-  config.bias = problem.bias;
-  config.steps = problem.steps;
-  for (const auto& [name, field] : kParameters) {
-    constexpr std::int64_t kMost = 1024;
-    const std::int64_t value = choice.at(name);
-    STOF_CHECK(value >= 1 && value <= kMost, kInvalidArgument,
-               "choice {}: {}: expected 1 to {}, got {}", choice.text(), name, kMost, value);
-    config.*field = static_cast<int>(value);
-  }
-  const std::string reason = config.problem();
-  STOF_CHECK(reason.empty(), kInvalidArgument, "choice {} for {}: {}", choice.text(),
-             problem.describe(), reason);
-  return config;
+  return config_by(kSm80GemmFamily, kFields, choice, problem_config(problem), problem.describe());
 }
 
 }  // namespace stof::cuda

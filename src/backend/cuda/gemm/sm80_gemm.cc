@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/gemm/split_sums.h"
-#include "backend/cuda/kernel_cache.h"
 #include "core/bits.h"
 #include "core/check.h"
 
@@ -18,12 +16,8 @@ const Kernel& kernel_of(const GemmProblem& problem, const Sm80GemmConfig& config
                  config.bias == problem.bias,
              kInvalidArgument, "{}: configuration {} is for other steps or element types",
              problem.describe(), config.name());
-  const std::string refused = gemm_refusal(config, problem, device.facts());
-  STOF_CHECK(refused.empty(), kUnsupported, "{}: {}: {}", problem.describe(), config.name(),
-             refused);
-  const bool early_start = device.facts().major >= 9;
-  return loaded_kernel(
-      {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), early_start}, device);
+  return gemm_kernel(config, problem.describe(), gemm_refusal(config, problem, device.facts()),
+                     device);
 }
 
 /// Rows of x that are taken together while a column tile's W passes.
@@ -48,37 +42,28 @@ Sm80GemmCall Sm80Gemm::bind(const GemmOperands& operands, CUdeviceptr workspace)
   const GemmProblem& p = problem_;
   check_operands(p, operands);
   check_workspace(workspace, workspace_bytes());
-  Sm80GemmCall call;
-  call.kernel_ = kernel_;
-  call.threads_ = static_cast<unsigned>(config_.threads());
-  call.blocks_ = static_cast<unsigned>(tiles_m_ * tiles_n_ * config_.splits);
-  call.arrivals_ = make_arrivals(config_.splits > 1 ? tiles_m_ * tiles_n_ : 0);
-  const auto stride = [](std::int64_t given, std::int64_t width) { return given ? given : width; };
+  const auto arrivals = make_arrivals(config_.splits > 1 ? tiles_m_ * tiles_n_ : 0);
   const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-  call.params_ = {operands.x,
-                  operands.weight,
-                  operands.y,
-                  operands.residual,
-                  operands.bias,
-                  operands.row_scale,
-                  operands.statistics,
-                  config_.splits > 1 ? workspace : 0,
-                  call.arrivals_ ? call.arrivals_->address() : 0,
-                  stride(p.x_stride, p.in),
-                  stride(p.y_stride, p.y_columns()),
-                  stride(p.residual_stride, p.y_columns()),
-                  narrow(p.rows),
-                  narrow(p.in),
-                  narrow(p.out),
-                  narrow(tiles_m_),
-                  narrow(tiles_n_),
-                  narrow(std::max<std::int64_t>(1, kBandRows / config_.tile_m))};
-  return call;
-}
-
-void Sm80GemmCall::launch(CUstream stream, bool after_all) const {
-  void* arguments[] = {const_cast<Params*>(&params_)};
-  kernel_->launch(blocks_, threads_, stream, arguments, after_all);
+  const Sm80GemmArguments arguments = {
+      operands.x,
+      operands.weight,
+      operands.y,
+      operands.residual,
+      operands.bias,
+      operands.row_scale,
+      operands.statistics,
+      config_.splits > 1 ? workspace : 0,
+      arrivals ? arrivals->address() : 0,
+      p.x_pitch(),
+      p.y_pitch(),
+      p.residual_pitch(),
+      narrow(p.rows),
+      narrow(p.in),
+      narrow(p.out),
+      narrow(tiles_m_),
+      narrow(tiles_n_),
+      narrow(std::max<std::int64_t>(1, kBandRows / config_.tile_m))};
+  return {*kernel_, tiles_m_ * tiles_n_ * config_.splits, config_.threads(), arguments, arrivals};
 }
 
 }  // namespace stof::cuda

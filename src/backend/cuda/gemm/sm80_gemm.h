@@ -2,37 +2,21 @@
 // Matrix products by kernels/gemm/sm80: prepared once, launched many times.
 
 #include <cstdint>
-#include <memory>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/gemm/call.h"
 #include "backend/cuda/gemm/operands.h"
 #include "backend/cuda/gemm/sm80_configs.h"
 
 namespace stof::cuda {
 
-/// A product with its operands bound. Launches of one call, and of all that share a workspace,
-/// must be on one stream, unless the configuration splits no sums.
-class Sm80GemmCall {
- public:
-  /// Asynchronous; neither allocates nor compiles nor synchronises. Where launches overlap (from
-  /// 9.0 on) the kernel may start before the one before it in the stream has ended, and then reads
-  /// the weight at once, all else when that has ended. `after_all`: it does not; needed where the
-  /// kernel before writes the weight.
-  void launch(CUstream stream, bool after_all = false) const;
-
- private:
-  friend class Sm80Gemm;
-  // Mirror of Sm80GemmParams in kernels/gemm/sm80/config.cuh.
-  struct Params {
-    CUdeviceptr x, weight, y, residual, bias, row_scale, statistics, partials, arrivals;
-    std::int64_t x_stride, y_stride, residual_stride;
-    std::int32_t rows, in, columns, tiles_m, tiles_n, band;
-  };
-  const Kernel* kernel_ = nullptr;
-  unsigned blocks_ = 0, threads_ = 0;
-  Params params_{};
-  std::shared_ptr<const DeviceBuffer> arrivals_;  ///< null without splits
+/// Mirror of Sm80GemmParams in kernels/gemm/sm80/config.cuh.
+struct Sm80GemmArguments {
+  CUdeviceptr x, weight, y, residual, bias, row_scale, statistics, partials, arrivals;
+  std::int64_t x_stride, y_stride, residual_stride;
+  std::int32_t rows, in, columns, tiles_m, tiles_n, band;
 };
+using Sm80GemmCall = GemmCall<Sm80GemmArguments>;
 
 /// A product's kernel, compiled and loaded. Safe from several threads.
 class Sm80Gemm {

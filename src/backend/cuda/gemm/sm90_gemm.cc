@@ -112,23 +112,21 @@ std::int64_t Sm90Gemm::statistics_columns() const { return ceil_div(problem_.out
 Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
   const GemmProblem& p = problem_;
   check_operands(p, operands);
-  const auto stride = [](std::int64_t given, std::int64_t width) { return given ? given : width; };
   const std::int64_t width = p.y_columns();
   Sm90GemmCall call;
   call.kernel_ = kernel_;
   call.threads_ = static_cast<unsigned>(config_.threads());
-  call.x_ = matrix_map("x", p.element, operands.x, p.rows, p.in, stride(p.x_stride, p.in),
-                       config_.tile_m, 64);
+  call.x_ = matrix_map("x", p.element, operands.x, p.rows, p.in, p.x_pitch(), config_.tile_m, 64);
   call.weight_ = matrix_map("weight", p.element, operands.weight, p.out, p.in, p.in,
                             config_.tile_n / (p.has(GemmStep::kGate) ? 2 : 1), 64);
   call.y_ = p.store_dim() > 0 ? heads_map(p.element, operands.y, p.out / p.head_dim, p.rows,
                                           p.head_dim, config_.chunk())
-                              : matrix_map("y", p.element, operands.y, p.rows, width,
-                                           stride(p.y_stride, width), 16, config_.chunk());
+                              : matrix_map("y", p.element, operands.y, p.rows, width, p.y_pitch(),
+                                           16, config_.chunk());
   call.residual_ = operands.residual == 0
                        ? call.y_
                        : matrix_map("residual", p.element, operands.residual, p.rows, width,
-                                    stride(p.residual_stride, width), 16, config_.chunk());
+                                    p.residual_pitch(), 16, config_.chunk());
   const std::int64_t tiles_m = ceil_div(p.rows, config_.tile_m);
   const std::int64_t tiles_n = ceil_div(p.out, config_.tile_n);
   // Blocks that share sums take one tile each; others walk, clusters with whole rows together.

@@ -23,37 +23,20 @@ std::vector<Choice> choices(const Graph& graph, const Segment& segment, const De
   return all;
 }
 
-/// Throws Unsupported naming segment and choice where the segment is no such product.
-Product expect(const Graph& graph, const Segment& segment, const Choice& choice) {
-  std::optional<Product> product = normed_product_of(graph, segment);
-  if (!product) refuse(graph, segment, choice, "a step or an operand is none of the kernels'");
-  return *product;
-}
-
 jit::CubinRequest kernel(const Graph& graph, const Segment& segment, const Choice& choice,
                          const Device& device) {
   const SkinnyGemmConfig config =
-      skinny_gemm_config_of(choice, problem_of(expect(graph, segment, choice)));
+      skinny_gemm_config_of(choice, problem_of(expect_normed_product(graph, segment, choice)));
   return {config.name(), emit_gemm(config), device.facts().target()};
 }
-
-class Runner final : public SegmentRunner {
- public:
-  explicit Runner(SkinnyGemmCall call) : call_(std::move(call)) {}
-  void launch(CUstream stream) const override { call_.launch(stream); }
-
- private:
-  SkinnyGemmCall call_;
-};
 
 std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
                                     const Choice& choice, const SegmentBindings& bindings,
                                     const Device& device) {
-  const Product product = expect(graph, segment, choice);
+  const Product product = expect_normed_product(graph, segment, choice);
   const SkinnyProblem problem = problem_of(product);
   const SkinnyGemm gemm(problem, skinny_gemm_config_of(choice, problem), device);
-  return std::make_unique<Runner>(
-      gemm.bind(operands_of(graph, product, bindings), bindings.workspace));
+  return make_call_runner(gemm.bind(operands_of(graph, product, bindings), bindings.workspace));
 }
 
 }  // namespace

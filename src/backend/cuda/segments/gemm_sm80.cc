@@ -34,22 +34,12 @@ jit::CubinRequest kernel(const Graph& graph, const Segment& segment, const Choic
   return {config.name(), emit_gemm(config), device.facts().target()};
 }
 
-class Runner final : public SegmentRunner {
- public:
-  explicit Runner(Sm80GemmCall call) : call_(std::move(call)) {}
-  void launch(CUstream stream) const override { call_.launch(stream); }
-
- private:
-  Sm80GemmCall call_;
-};
-
 std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
                                     const Choice& choice, const SegmentBindings& bindings,
                                     const Device& device) {
   const Product product = expect_product(graph, segment, choice);
   const Sm80Gemm gemm(product.problem, sm80_gemm_config_of(choice, product.problem), device);
-  return std::make_unique<Runner>(
-      gemm.bind(operands_of(graph, product, bindings), bindings.workspace));
+  return make_call_runner(gemm.bind(operands_of(graph, product, bindings), bindings.workspace));
 }
 
 }  // namespace

@@ -27,21 +27,12 @@ jit::CubinRequest kernel(const Graph& graph, const Segment& segment, const Choic
   return {config.name(), emit_gemm(config), device.facts().target()};
 }
 
-class Runner final : public SegmentRunner {
- public:
-  explicit Runner(const Sm90GemmCall& call) : call_(call) {}
-  void launch(CUstream stream) const override { call_.launch(stream); }
-
- private:
-  Sm90GemmCall call_;
-};
-
 std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
                                     const Choice& choice, const SegmentBindings& bindings,
                                     const Device& device) {
   const Product product = expect_product(graph, segment, choice);
   const Sm90Gemm gemm(product.problem, gemm_config_of(choice, product.problem), device);
-  return std::make_unique<Runner>(gemm.bind(operands_of(graph, product, bindings)));
+  return make_call_runner(gemm.bind(operands_of(graph, product, bindings)));
 }
 
 }  // namespace

@@ -131,6 +131,12 @@ std::optional<Product> product_from(const Graph& graph, const Segment& segment, 
   return product;
 }
 
+Product expect(const std::optional<Product>& product, const Graph& graph, const Segment& segment,
+               const fusion::Choice& choice) {
+  if (!product) refuse(graph, segment, choice, "a step or an operand is none of the kernels'");
+  return *product;
+}
+
 }  // namespace
 
 std::optional<Product> product_of(const Graph& graph, const Segment& segment) {
@@ -144,9 +150,12 @@ std::optional<Product> normed_product_of(const Graph& graph, const Segment& segm
 }
 
 Product expect_product(const Graph& graph, const Segment& segment, const fusion::Choice& choice) {
-  std::optional<Product> product = product_of(graph, segment);
-  if (!product) refuse(graph, segment, choice, "a step or an operand is none of the kernels'");
-  return *product;
+  return expect(product_of(graph, segment), graph, segment, choice);
+}
+
+Product expect_normed_product(const Graph& graph, const Segment& segment,
+                              const fusion::Choice& choice) {
+  return expect(normed_product_of(graph, segment), graph, segment, choice);
 }
 
 GemmOperands operands_of(const Graph& graph, const Product& product,

@@ -1,7 +1,9 @@
 #pragma once
 // A segment of one product as the products' kernels take it.
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "backend/cuda/gemm/operands.h"
 #include "backend/cuda/segments/operands.h"
@@ -26,7 +28,25 @@ std::optional<Product> normed_product_of(const graph::Graph& graph, const fusion
 Product expect_product(const graph::Graph& graph, const fusion::Segment& segment,
                        const fusion::Choice& choice);
 
+Product expect_normed_product(const graph::Graph& graph, const fusion::Segment& segment,
+                              const fusion::Choice& choice);
+
 GemmOperands operands_of(const graph::Graph& graph, const Product& product,
                          const SegmentBindings& bindings);
+
+/// Runs a product's call.
+template <class Call>
+class CallRunner final : public SegmentRunner {
+ public:
+  explicit CallRunner(Call call) : call_(std::move(call)) {}
+  void launch(CUstream stream) const override { call_.launch(stream); }
+
+ private:
+  Call call_;
+};
+template <class Call>
+std::unique_ptr<SegmentRunner> make_call_runner(Call call) {
+  return std::make_unique<CallRunner<Call>>(std::move(call));
+}
 
 }  // namespace stof::cuda

@@ -89,6 +89,7 @@ class Legality {
         break;
       case Op::kHeadStore:
       case Op::kCacheStore:
+      case Op::kRowSquares:
         if (i != last_)
           add(ReasonCode::kNotAStoreMap, i, out(i),
               fmt::format("{} is how a result is stored, but {} comes after it", name(i),
@@ -234,7 +235,8 @@ class Legality {
   /// Whether a thread holds elements of the operand: not of a number for each row, nor of what is
   /// only written.
   bool takes_registers(OperatorId i, ValueId operand) const {
-    return value(operand).dtype != DType::kInt32 && value(out(i)).overwrites != operand;
+    return value(operand).dtype != DType::kInt32 && value(out(i)).overwrites != operand &&
+           op(i).op != Op::kRmsScale;
   }
 
   void check_broadcast(OperatorId i, int running) {
@@ -275,9 +277,11 @@ class Legality {
     check_alias(i, id);
   }
 
-  /// A row kernel stores the sum that its norm reads, and the rows whose keys and values go to a
-  /// cache, where somebody else needs them.
+  /// Who sums up squares stores what they are of, a product too. A row kernel stores the sum that
+  /// its norm reads, and the rows whose keys and values go to a cache, where somebody else needs
+  /// them.
   bool is_stored_beside(OperatorId i) const {
+    if (op(i + 1).op == Op::kRowSquares) return op(i + 1).inputs[0] == out(i);
     return matmuls_ == 0 && op(first_).op != Op::kEmbedding &&
            (is_norm(i + 1) || op(i + 1).op == Op::kCacheStore) && op(i + 1).inputs[0] == out(i);
   }

@@ -56,6 +56,10 @@ Step step_of(const Graph& graph, const Operator& op, ValueId operand) {
       return Step::kCacheStore;
     case Op::kMatmul:
       return Step::kMatmul;
+    case Op::kRowSquares:
+      return Step::kRowSquares;
+    case Op::kRmsScale:
+      return Step::kRmsScale;
     default:
       throw_error(ErrorCode::kInternal, "operator {} is no step", to_string(op.op));
   }
@@ -169,8 +173,10 @@ std::string_view to_string(Step step) {
       return "residual";
     case Step::kRowScale:
       return "row_scale";
-    case Step::kRowStatistics:
-      return "row_statistics";
+    case Step::kRowSquares:
+      return "row_squares";
+    case Step::kRmsScale:
+      return "rms_scale";
     case Step::kLayerNorm:
       return "layer_norm";
     case Step::kRmsNorm:

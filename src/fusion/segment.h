@@ -38,16 +38,17 @@ enum class Step : std::uint8_t {
   kGeluErf,
   kGeluTanh,
   kSilu,
-  kGate,           ///< * operand[row, column]
-  kResidual,       ///< + operand[row, column]
-  kRowScale,       ///< * operand[row, 0]
-  kRowStatistics,  ///< sum and sum of squares of each row are stored besides
-  kLayerNorm,      ///< operand: gamma, operand2: beta
-  kRmsNorm,        ///< operand: gamma
-  kRope,           ///< operand: positions, operand2: frequencies; heads: the operator's attributes
-  kHeadStore,      ///< the store's address: [row, head, d] goes to [head, row, d]
-  kCacheStore,     ///< the same: keys and values of a row go to a cache's; operand: slots, 2: cache
-  kMatmul,         ///< operand: the weight; reads elements, as a first product does
+  kGate,        ///< * operand[row, column]
+  kResidual,    ///< + operand[row, column]
+  kRowScale,    ///< * operand[row, 0]
+  kRowSquares,  ///< last: sums of squares are stored, and the running value besides if asked for
+  kRmsScale,    ///< / sqrt(mean of what operand's sums of squares are of + epsilon)
+  kLayerNorm,   ///< operand: gamma, operand2: beta
+  kRmsNorm,     ///< operand: gamma
+  kRope,        ///< operand: positions, operand2: frequencies; heads: the operator's attributes
+  kHeadStore,   ///< the store's address: [row, head, d] goes to [head, row, d]
+  kCacheStore,  ///< the same: keys and values of a row go to a cache's; operand: slots, 2: cache
+  kMatmul,      ///< operand: the weight; reads elements, as a first product does
 };
 
 struct EpilogueStep {
@@ -56,7 +57,7 @@ struct EpilogueStep {
   /// side by side, the activation's operand is the gate's columns, which alone go on, and the
   /// operand of the kGate step after it the other half: both are views of values made inside.
   ValueId operand = kNoId;
-  double epsilon = 0;        ///< of norms
+  double epsilon = 0;        ///< of norms and of kRmsScale
   ValueId operand2 = kNoId;  ///< of kLayerNorm, kRope, kCacheStore
   OperatorId op = kNoId;     ///< the operator it stands for
 };
@@ -69,7 +70,8 @@ struct Segment {
   /// kAttention: q, k, v), then operands of the steps in order, each once.
   std::vector<ValueId> inputs;
   /// What is written: the last operator's output, then interior values that are read elsewhere
-  /// (the sum that a norm reads, the rows that a cache store takes its keys and values from).
+  /// (the sum that a norm reads or squares are summed of, the rows that a cache store takes its
+  /// keys and values from).
   std::vector<ValueId> outputs;
   ValueId gate_view = kNoId;  ///< operand of the first activation of a gate's columns, if any
 };

@@ -170,6 +170,17 @@ ValueId GraphBuilder::reshape(const std::string& name, ValueId x, const Dims& sh
   return append(make(Op::kReshape, name, {x}), shape);
 }
 
+ValueId GraphBuilder::row_squares(const std::string& name, ValueId x) {
+  return append(make(Op::kRowSquares, name, {x}));
+}
+
+ValueId GraphBuilder::rms_scale(const std::string& name, ValueId x, ValueId squares,
+                                double epsilon) {
+  Operator op = make(Op::kRmsScale, name, {x, squares});
+  op.attributes.epsilon = epsilon;
+  return append(std::move(op));
+}
+
 ValueId GraphBuilder::pool(const std::string& name, ValueId x, ValueId offsets, Pooling pooling) {
   Operator op = make(Op::kPool, name, {x, offsets});
   op.attributes.pooling = pooling;

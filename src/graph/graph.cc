@@ -38,6 +38,10 @@ std::string_view to_string(Op op) {
       return "reshape";
     case Op::kPool:
       return "pool";
+    case Op::kRowSquares:
+      return "row_squares";
+    case Op::kRmsScale:
+      return "rms_scale";
   }
   throw_error(ErrorCode::kInternal, "operator kind {} has no name", static_cast<int>(op));
 }

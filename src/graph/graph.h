@@ -72,7 +72,13 @@ enum class Op : std::uint8_t {
   /// one is not stored.
   kCacheStore,
   kReshape,  ///< the same elements in row-major order under another shape
-  kPool,     ///< x [rows, n], offsets int32 [texts + 1] -> [texts, n]: Attributes::pooling
+  /// x [rows, n], n a multiple of 64 -> float32 [rows, n / 32]: sums of squares, of 32 columns
+  /// each.
+  kRowSquares,
+  /// x [rows, n], squares of rows of any width, float32 [rows, m] -> x / sqrt(their sum / (32 m) +
+  /// epsilon): an RMSNorm that was deferred until behind its product.
+  kRmsScale,
+  kPool,  ///< x [rows, n], offsets int32 [texts + 1] -> [texts, n]: Attributes::pooling
 };
 
 enum class Activation : std::uint8_t {
@@ -88,7 +94,7 @@ enum class Pooling : std::uint8_t { kNone, kMean, kCls, kMax };
 /// What an operator does besides what its values tell; a field that plays no part is 0.
 struct Attributes {
   Activation activation = Activation::kNone;  ///< kActivation
-  double epsilon = 0;                         ///< kLayerNorm, kRmsNorm
+  double epsilon = 0;                         ///< kLayerNorm, kRmsNorm, kRmsScale
   std::int64_t heads = 0;                     ///< kRope, kAttention, kHeadStore, kCacheStore
   std::int64_t kv_heads = 0;                  ///< kRope, kAttention, kCacheStore; divides heads
   std::int64_t head_dim = 0;                  ///< kRope, kAttention, kHeadStore, kCacheStore
@@ -116,6 +122,9 @@ std::string_view to_string(Op op);                  ///< "layer_norm"
 std::string_view to_string(Activation activation);  ///< "gelu_erf"
 std::string_view to_string(Pooling pooling);
 std::string_view to_string(ValueKind kind);
+
+/// Columns that one of kRowSquares' sums is of.
+inline constexpr std::int64_t kSquaredColumns = 32;
 
 /// Whether fusion counts it against the limit of compute-intensive operators a segment. Attention
 /// is as well, and stands alone.
@@ -197,6 +206,8 @@ class GraphBuilder {
   ValueId cache_store(const std::string& name, ValueId x, ValueId slots, ValueId cache,
                       std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
   ValueId reshape(const std::string& name, ValueId x, const Dims& shape);
+  ValueId row_squares(const std::string& name, ValueId x);
+  ValueId rms_scale(const std::string& name, ValueId x, ValueId squares, double epsilon);
   ValueId pool(const std::string& name, ValueId x, ValueId offsets, Pooling pooling);
 
   /// Columns [column, column + count) of a matrix; no operator, no copy.

@@ -202,6 +202,25 @@ Dims reshape(const Checker& check, const Dims& stated) {
   return stated;
 }
 
+Dims row_squares(const Checker& check) {
+  check.count(1, 1);
+  const Dims& shape = check.matrix(0).shape;
+  if (shape[1] % (2 * kSquaredColumns) != 0)
+    check.refuse(0, fmt::format("a multiple of {} columns", 2 * kSquaredColumns));
+  return {shape[0], shape[1] / kSquaredColumns};
+}
+
+Dims rms_scale(const Checker& check, const Operator& op) {
+  check.count(2, 2);
+  const Dims& x = check.matrix(0).shape;
+  const Value& squares = check.matrix(1);
+  if (squares.dtype != DType::kFloat32 || squares.shape[0] != x[0] || squares.shape[1] % 2 != 0)
+    check.refuse(1, fmt::format("float32[{}, an even number], sums of squares", x[0]));
+  if (!(op.attributes.epsilon >= 0 && op.attributes.epsilon < 1))
+    check.refuse("epsilon", "at least 0 and below 1", fmt::format("{}", op.attributes.epsilon));
+  return x;
+}
+
 Dims pool(const Checker& check, const Attributes& attributes) {
   check.count(2, 2);
   const Value& x = check.matrix(0);
@@ -250,11 +269,16 @@ Dims infer_shape(const std::vector<Value>& values, const Operator& op, const Dim
       return reshape(check, stated);
     case Op::kPool:
       return pool(check, op.attributes);
+    case Op::kRowSquares:
+      return row_squares(check);
+    case Op::kRmsScale:
+      return rms_scale(check, op);
   }
   throw_error(ErrorCode::kInternal, "operator kind {} has no shape", static_cast<int>(op.op));
 }
 
 DType infer_dtype(const std::vector<Value>& values, const Operator& op) {
+  if (op.op == Op::kRowSquares) return DType::kFloat32;
   const std::size_t source = op.op == Op::kEmbedding ? 1 : 0;
   STOF_CHECK(op.inputs.size() > source, kInvalidArgument,
              "operator {} ({}): inputs: expected more than {}, got {}", quote_text(op.name),

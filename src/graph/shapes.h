@@ -11,7 +11,7 @@ namespace stof::graph {
 /// InvalidArgument naming operator and value where inputs or attributes do not fit.
 Dims infer_shape(const std::vector<Value>& values, const Operator& op, const Dims& stated);
 
-/// Type of the output: the first operand's, and the table's of an embedding.
+/// Type of the output: the first operand's, the table's of an embedding, float32 of sums.
 DType infer_dtype(const std::vector<Value>& values, const Operator& op);
 
 }  // namespace stof::graph

@@ -127,6 +127,8 @@ Tensor random_value(const Graph& graph, ValueId id, const BatchShape& batch, std
                     value.dtype == DType::kBFloat16;
   if (!real) return integers(graph, id, batch, seed);
   const std::uint64_t stream = seed * 1000003u + static_cast<std::uint64_t>(id);
+  if (value.producer != graph::kNoId && graph.op(value.producer).op == Op::kRowSquares)
+    return normal(value, 32, 4, stream);  // sums of squares of numbers about 1
   if (value.kind != graph::ValueKind::kWeight) return normal(value, 0, 1, stream);
   const Use use = first_use(graph, id);
   const bool norm = use.op != nullptr && use.input == 1 &&

@@ -107,6 +107,19 @@ Graph gated() {
   return builder.build();
 }
 
+/// A norm deferred behind a product, its squares summed up where its rows are made.
+Graph deferred() {
+  GraphBuilder builder;
+  const ValueId x = builder.input("x", DType::kFloat32, {kRows, 64});
+  const ValueId weight = builder.weight("weight", DType::kFloat32, {24, 64});
+  const ValueId sum =
+      builder.add("sum", builder.activation("silu", x, graph::Activation::kSilu), x);
+  const ValueId squares = builder.row_squares("squares", sum);
+  const ValueId product = builder.matmul("product", sum, weight);
+  builder.mark_live_out(builder.rms_scale("scaled", product, squares, 1e-3));
+  return builder.build();
+}
+
 cpu::GraphOperands oracle_operands(const Operands& operands, const Batch& batch) {
   cpu::GraphOperands all;
   all.values = operands.views;
@@ -180,6 +193,7 @@ int check_segments(const Graph& graph, const std::vector<std::int64_t>& offsets)
 TEST(CpuSegments, EveryCandidateOfEveryLegalSegmentGivesTheInterpretersNumbers) {
   EXPECT_GE(check_segments(bert(), {0, 7, 12, kRows}), 80);
   EXPECT_GE(check_segments(gated(), {0, 5, kRows}), 46);
+  EXPECT_GE(check_segments(deferred(), {0, kRows}), 20);
 }
 
 TEST(CpuSegments, RefuseWhatTheyDoNotRunByName) {

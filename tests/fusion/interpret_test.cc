@@ -6,13 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <random>
 
 #include "cpu/tolerance.h"
 #include "fusion/random_graph.h"
+#include "graph/deferred_norm.h"
 #include "model/bert_encoder.h"
 #include "model/bert_graph.h"
+#include "model/llama_graph.h"
 #include "model/tiny_bert.h"
 #include "stof/error.h"
 
@@ -103,6 +106,7 @@ TEST(Interpreter, RoundsOnlyAtTheEndsOfSegments) {
 
 TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
   int fused_segments = 0, gates = 0, sums = 0, caches = 0, chains = 0, prologues = 0;
+  int squares = 0, scales = 0;
   for (unsigned seed = 1; seed <= 150; ++seed) {
     const RandomGraph random(seed);
     const GraphResults whole = interpret_graph(random.graph(), random.operands());
@@ -115,6 +119,8 @@ TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
         for (const EpilogueStep& step : segment.steps) {
           caches += step.step == Step::kCacheStore && segment.outputs.size() > 1;
           gates += step.step == Step::kSilu && step.operand != kNoId;
+          squares += step.step == Step::kRowSquares && segment.outputs.size() > 1;
+          scales += step.step == Step::kRmsScale && segment.family == Family::kGemm;
         }
         sums += segment.outputs.size() > 1;
         chains += segment.family == Family::kGemmChain;
@@ -135,6 +141,86 @@ TEST(Interpreter, GivesEverySchemeOfRandomGraphsTheSameNumbers) {
   EXPECT_GT(caches, 10);
   EXPECT_GT(chains, 10);
   EXPECT_GT(prologues, 10);
+  EXPECT_GT(squares, 10);
+  EXPECT_GT(scales, 10);
+}
+
+/// A LLaMA of two layers, whose products have biases where asked for, and its operands.
+class SmallLlama {
+ public:
+  explicit SmallLlama(bool bias) {
+    model::LlamaConfig config;
+    config.hidden_size = config.intermediate_size = 64;
+    config.num_layers = config.num_heads = 2;
+    config.num_kv_heads = 1;
+    config.head_dim = 32;
+    config.vocab_size = 9;
+    config.tied_head = false;
+    config.rms_norm_eps = 1e-3f;
+    config.qkv_bias = bias;
+    config.windows = {0, 0};
+    graph.emplace(model::build_llama_graph(config, 5, DType::kFloat32, {.joined_gate = true}));
+    std::mt19937 random(4);
+    std::normal_distribution<float> normal(0, 0.3f);
+    for (std::size_t i = 0; i < graph->values().size(); ++i) {
+      const graph::Value& value = graph->values()[i];
+      if (value.kind == graph::ValueKind::kActivation) continue;
+      Tensor& tensor = tensors_.emplace_back(value.dtype, value.shape);
+      std::int32_t next = 0;
+      if (value.dtype == DType::kInt32)
+        for (std::int32_t& id : tensor.as<std::int32_t>()) id = next++;
+      else
+        for (float& x : tensor.as<float>()) x = normal(random);
+      operands.values[static_cast<ValueId>(i)] = std::as_const(tensor).view();
+    }
+    operands.mask = mask::causal();
+  }
+  std::optional<Graph> graph;
+  GraphOperands operands;
+
+ private:
+  std::deque<Tensor> tensors_;
+};
+
+TEST(DeferredNorms, ChangeNoNumber) {
+  for (const bool bias : {false, true}) {
+    const SmallLlama llama(bias);
+    const graph::DeferredNorms in_front = defer_norms(*llama.graph, graph::NormPlace::kInFront);
+    const graph::DeferredWeights front_weights(*llama.graph, in_front, llama.operands.values);
+    const graph::DeferredNorms deferred = defer_norms(*llama.graph);
+    const graph::DeferredWeights weights(*llama.graph, deferred, llama.operands.values);
+    EXPECT_EQ(deferred.folded.size(), 5);  // two a layer, and the head
+    EXPECT_TRUE(deferred.kept.empty());
+    const auto operands_of = [&](const Graph& graph, const graph::DeferredWeights& some) {
+      GraphOperands operands = llama.operands;
+      operands.values = some.views;
+      for (const ValueId id : llama.graph->of_kind(graph::ValueKind::kInput))
+        operands.values[graph.find(llama.graph->value(id).name)] = llama.operands.values.at(id);
+      return operands;
+    };
+    const GraphOperands operands = operands_of(deferred.graph, weights);
+    const auto expected =
+        doubles(interpret_graph(*llama.graph, llama.operands).at(llama.graph->live_outs().at(0)));
+    const ValueId result = deferred.graph.live_outs().at(0);
+    EXPECT_TRUE(cpu::close_to(doubles(interpret_graph(deferred.graph, operands).at(result)),
+                              expected, {1e-5, 1e-4}));
+    const GraphOperands front_operands = operands_of(in_front.graph, front_weights);
+    EXPECT_EQ(in_front.graph.num_operators(), llama.graph->num_operators());
+    EXPECT_TRUE(cpu::close_to(
+        doubles(
+            interpret_graph(in_front.graph, front_operands).at(in_front.graph.live_outs().at(0))),
+        expected, {1e-5, 1e-4}));
+    // All but the ones are weights of both.
+    for (const ValueId id : deferred.graph.of_kind(graph::ValueKind::kWeight))
+      EXPECT_NE(in_front.graph.find(deferred.graph.value(id).name), graph::kNoId);
+    // As Hopper fuses it: sums of squares leave products, whose readers scale their rows.
+    const std::vector<int> sizes =
+        bias ? std::vector<int>{4, 1, 3, 4, 3} : std::vector<int>{3, 1, 3, 4, 3};
+    const auto segments = decode(deferred.graph, Scheme::from_sizes(sizes));
+    EXPECT_TRUE(
+        cpu::close_to(doubles(interpret_segments(deferred.graph, segments, operands).at(result)),
+                      expected, {1e-5, 1e-4}));
+  }
 }
 
 TEST(Interpreter, KeepsLargeHalfPrecisionRowsFinite) {

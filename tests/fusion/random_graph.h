@@ -14,7 +14,7 @@ namespace stof::fusion {
 
 class RandomGraph {
  public:
-  static constexpr std::int64_t kRows = 5, kWidth = 8;
+  static constexpr std::int64_t kRows = 5, kWidth = 8, kSquared = 64;
 
   explicit RandomGraph(unsigned seed) : generator_(seed), seed_(seed) {
     ValueId x = builder_.input("x", DType::kFloat32, {kRows, kWidth});
@@ -79,7 +79,13 @@ class RandomGraph {
   /// One to four operators; keeps the width. `residual` is what a later one may add.
   ValueId append(ValueId x, ValueId& residual) {
     using graph::Activation;
-    switch (pick(11)) {
+    switch (pick(12)) {
+      case 10: {  // a norm of a wide row deferred behind its product
+        const ValueId wide = builder_.matmul(name("wide"), x, weight({kSquared, kWidth}));
+        const ValueId squares = builder_.row_squares(name("squares"), wide);
+        const ValueId product = builder_.matmul(name("narrow"), wide, weight({kWidth, kSquared}));
+        return builder_.rms_scale(name("scaled"), product, squares, pick(2) == 0 ? 1e-5 : 0.3);
+      }
       case 0:
         return builder_.matmul(name("matmul"), x, weight({kWidth, kWidth}));
       case 1:

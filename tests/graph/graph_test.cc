@@ -9,8 +9,10 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "graph/deferred_norm.h"
 #include "graph/tiny_config.h"
 #include "model/bert_graph.h"
+#include "model/llama_graph.h"
 #include "stof/error.h"
 
 namespace stof::graph {
@@ -361,6 +363,91 @@ TEST(Graph, FingerprintTellsGraphsApart) {
   EXPECT_NE(of(5, kF32, 1e-5f), of(5, kF32, 1e-6f));
   EXPECT_THROW(of(0, kF32, 1e-5f), Error);
   EXPECT_THROW(of(5, DType::kInt32, 1e-5f), Error);
+}
+
+TEST(DeferredNorms, MoveBehindTheirProductsInEveryLayerAlike) {
+  model::LlamaConfig config;
+  config.hidden_size = config.intermediate_size = 64;
+  config.num_layers = config.num_heads = 2;
+  config.num_kv_heads = 1;
+  config.head_dim = 32;
+  config.vocab_size = 9;
+  config.tied_head = true;
+  config.rms_norm_eps = 0.25f;
+  config.windows = {0, 0};
+  const DeferredNorms deferred =
+      defer_norms(model::build_llama_graph(config, 5, DType::kBFloat16, {.joined_gate = true}));
+  const Graph& graph = deferred.graph;
+  using enum Op;
+  for (int layer = 0; layer < 2; ++layer) {
+    std::vector<Op> ops;
+    const auto [first, last] = graph.layer_range(layer);
+    for (OperatorId i = first; i <= last; ++i) ops.push_back(graph.op(i).op);
+    EXPECT_THAT(
+        ops, ElementsAre(kMatmul, kRmsScale, kRope, kAttention, kMatmul, kAdd, kRowSquares, kMatmul,
+                         kRmsScale, kActivation, kMultiply, kMatmul, kAdd, kRowSquares));
+  }
+  const std::string text = graph.print();
+  EXPECT_THAT(text, HasSubstr("%embedded.squares = row_squares %embedded : float32[5, 2]\n"));
+  EXPECT_THAT(text, HasSubstr("%layer.1.query_key_value = rms_scale "
+                              "%layer.1.query_key_value.unscaled, %layer.0.mlp_residual.squares "
+                              "{epsilon 0.25} : bfloat16[5, 128]\n"));
+  EXPECT_THAT(text,
+              HasSubstr("%layer.0.gate_up.weight.times_gamma = weight : bfloat16[128, 64]\n"));
+  EXPECT_EQ(text.find("mlp_norm"), std::string::npos);
+  ASSERT_EQ(deferred.folded.size(), 4u);
+  EXPECT_EQ(deferred.folded[0].weight + " " + deferred.folded[0].gamma,
+            "layer.0.query_key_value.weight layer.0.attention_norm.gamma");
+  // The head's matrix is the embeddings'.
+  ASSERT_EQ(deferred.kept.size(), 1u);
+  EXPECT_EQ(deferred.kept[0].code, KeptNormCode::kSharedWeight);
+  EXPECT_EQ(deferred.kept[0].text,
+            "\"final_norm\" is multiplied by \"embeddings\", which is read elsewhere or is no "
+            "weight");
+  EXPECT_NE(graph.find("final_norm"), kNoId);
+}
+
+TEST(DeferredNorms, SayWhyANormStays) {
+  struct NormedParts : GraphBuilder {
+    explicit NormedParts(std::int64_t width)
+        : input_(input("input", kF32, {3, width})),
+          x(activation("x", input_, Activation::kRelu)),
+          gamma(weight("gamma", kF32, {width})),
+          w(weight("w", kF32, {width, width})) {}
+    ValueId normed(ValueId of) { return rms_norm("norm", of, gamma, 1e-6); }
+    ValueId input_, x, gamma, w;
+  };
+  const auto kept = [](const std::function<ValueId(NormedParts&)>& result,
+                       std::int64_t width = 64) {
+    NormedParts parts(width);
+    parts.mark_live_out(result(parts));
+    const DeferredNorms deferred = defer_norms(parts.build());
+    EXPECT_EQ(deferred.kept.size() + deferred.folded.size(), 1u);
+    return deferred.kept.empty() ? "none" : std::string(to_string(deferred.kept[0].code));
+  };
+  EXPECT_EQ(kept([](NormedParts& p) { return p.matmul("m", p.normed(p.x), p.w); }), "none");
+  EXPECT_EQ(kept([](NormedParts& p) { return p.matmul("m", p.normed(p.x), p.w); }, 96), "width");
+  EXPECT_EQ(kept([](NormedParts& p) { return p.matmul("m", p.normed(p.input_), p.w); }), "source");
+  EXPECT_EQ(kept([](NormedParts& p) { return p.normed(p.x); }), "live_out");
+  EXPECT_EQ(kept([](NormedParts& p) {
+              const ValueId norm = p.normed(p.x);
+              return p.add("sum", p.matmul("m", norm, p.w), norm);
+            }),
+            "other_consumer");
+  EXPECT_EQ(
+      kept([](NormedParts& p) { return p.matmul("m2", p.matmul("m", p.normed(p.x), p.w), p.w); }),
+      "shared_weight");
+  EXPECT_EQ(kept([](NormedParts& p) {
+              const ValueId beta = p.weight("beta", kF32, {64});
+              return p.matmul("m", p.layer_norm("norm", p.x, p.gamma, beta, 1e-6), p.w);
+            }),
+            "centred");
+  EXPECT_EQ(kept([](NormedParts& p) {  // a layer's sum that no other norm of layers reads
+              p.begin_layer(p.x);
+              p.end_layer(p.activation("layer.0.a", p.x, Activation::kSilu));
+              return p.matmul("m", p.normed(p.stamp_layers(2)), p.w);
+            }),
+            "layers");
 }
 
 }  // namespace

@@ -55,6 +55,11 @@ Reals run_operator(const Bindings& bindings, const Operator& op) {
                              op.attributes);
     case Op::kReshape:
       return x;
+    case Op::kRowSquares:
+      return row_squares(x);
+    case Op::kRmsScale:
+      rms_scale(x, bindings.load(op.inputs[1]), op.attributes.epsilon);
+      return x;
     default:
       throw_error(ErrorCode::kInternal, "operator {} is not interpreted", to_string(op.op));
   }
@@ -140,12 +145,12 @@ class SegmentRun {
         running_ = multiply_matrices(load_reals(x.view()), operand(step.operand));
         return;
       }
-      case Step::kRowStatistics:
-        break;
+      case Step::kRowSquares:
+        running_ = row_squares(running_);
+        return;
+      case Step::kRmsScale:
+        return rms_scale(running_, operand(step.operand), step.epsilon);
     }
-    throw_error(ErrorCode::kUnsupported,
-                "segment {}: step {} has no value in a graph to be compared with",
-                fusion::describe(graph_, segment_), to_string(step.step));
   }
 
   /// Where a gate's halves part, the product is kept for the other one.

@@ -121,6 +121,23 @@ void rms_norm(Reals& x, const Reals& gamma, double epsilon) {
   }
 }
 
+Reals row_squares(const Reals& x) {
+  Reals sums(x.rows, x.columns / graph::kSquaredColumns);
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t c = 0; c < x.columns; ++c)
+      sums.at(r, c / graph::kSquaredColumns) += x.at(r, c) * x.at(r, c);
+  return sums;
+}
+
+void rms_scale(Reals& x, const Reals& squares, double epsilon) {
+  const auto width = static_cast<double>(squares.columns * graph::kSquaredColumns);
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    double sum = 0;
+    for (std::int64_t c = 0; c < squares.columns; ++c) sum += squares.at(r, c);
+    for (std::int64_t c = 0; c < x.columns; ++c) x.at(r, c) /= std::sqrt(sum / width + epsilon);
+  }
+}
+
 void rope(Reals& x, const Reals& positions, const Reals& frequencies,
           const graph::Attributes& attributes) {
   const std::int64_t dim = attributes.head_dim, half = dim / 2;

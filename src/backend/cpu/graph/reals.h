@@ -34,6 +34,10 @@ void add(Reals& x, const Reals& y);
 void multiply(Reals& x, const Reals& y);
 void layer_norm(Reals& x, const Reals& gamma, const Reals& beta, double epsilon);
 void rms_norm(Reals& x, const Reals& gamma, double epsilon);
+/// Sums of squares of graph::kSquaredColumns columns each.
+Reals row_squares(const Reals& x);
+/// x / sqrt(mean of the squares whose sums these are + epsilon).
+void rms_scale(Reals& x, const Reals& squares, double epsilon);
 /// positions: [1, rows]; frequencies: [1, head_dim / 2]
 void rope(Reals& x, const Reals& positions, const Reals& frequencies,
           const graph::Attributes& attributes);

@@ -73,6 +73,16 @@ void apply(const BoundStep& step, std::int64_t row, std::int64_t width, float* x
       for (std::int64_t i = 0; i < width; ++i) x[i] *= inverse * operand[i];
       break;
     }
+    case Step::kRmsScale: {
+      float squares = 0;
+      const std::int64_t sums = step.operand.columns;
+      for (std::int64_t i = 0; i < sums; ++i) squares += operand[i];
+      const auto mean = squares / static_cast<float>(sums * graph::kSquaredColumns);
+      const float inverse = 1 / std::sqrt(mean + step.epsilon);
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) x[i] *= inverse;
+      break;
+    }
     case Step::kRope: {
       // Queries and keys; values follow them and stay.
       const std::int64_t pairs = step.attributes.head_dim / 2;
@@ -116,6 +126,7 @@ class Rows final : public SegmentRunner {
   std::int64_t head_dim = 0;            ///< > 0: out is [heads, rows, head_dim]
   const std::int32_t* slots = nullptr;  ///< if any: columns from `kept` on go to out's row slots[r]
   std::int64_t kept = 0;
+  bool squares = false;  ///< out has sums of squares
   Matrix out;
 
  private:
@@ -137,6 +148,13 @@ class Rows final : public SegmentRunner {
     }
     if (slots != nullptr) {
       if (slots[row] >= 0) std::copy_n(values + kept, width - kept, out.row(slots[row]));
+      return;
+    }
+    if (squares) {
+      float* const sums = out.row(row);
+      std::fill_n(sums, out.columns, 0.f);
+      for (std::int64_t i = 0; i < width; ++i)
+        sums[i / graph::kSquaredColumns] += values[i] * values[i];
       return;
     }
     if (head_dim == 0) {
@@ -188,9 +206,11 @@ bool rows_fit(const Graph& graph, const Segment& segment) {
           std::find(segment.inputs.begin(), segment.inputs.end(), operand) == segment.inputs.end())
         return false;
   for (const fusion::EpilogueStep& step : segment.steps) switch (step.step) {
-      case Step::kRowStatistics:
       case Step::kMatmul:
         return false;
+      case Step::kRmsScale:
+        if (graph.value(step.operand).shape[0] != rows) return false;
+        break;
       case Step::kRowScale: {
         const Dims& shape = graph.value(step.operand).shape;
         if (shape.rank() != 2 || shape[0] != rows || shape[1] != 1) return false;
@@ -199,6 +219,7 @@ bool rows_fit(const Graph& graph, const Segment& segment) {
       case Step::kRope:
       case Step::kHeadStore:
       case Step::kCacheStore:
+      case Step::kRowSquares:
         break;
       default:
         for (const ValueId operand : {step.operand, step.operand2})
@@ -235,6 +256,10 @@ std::unique_ptr<SegmentRunner> make_rows(const Graph& graph, const Segment& segm
   for (const fusion::EpilogueStep& step : segment.steps) {
     if (step.step == Step::kHeadStore) {
       rows->head_dim = graph.op(step.op).attributes.head_dim;
+      continue;
+    }
+    if (step.step == Step::kRowSquares) {
+      rows->squares = true;
       continue;
     }
     if (step.step == Step::kCacheStore) {

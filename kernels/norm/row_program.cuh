@@ -28,6 +28,8 @@ enum class RowStep {
   kStore,
   kStoreHeads,
   kStoreCache,
+  kRmsScale,
+  kStoreSquares,
 };
 
 /// `wide`: the vectors the step reads are float32, not elements.
@@ -40,7 +42,7 @@ struct RowInstruction {
 /// A matrix, a vector, a table or a list of ids.
 struct RowOperand {
   const void* data;
-  i64 stride;  // from row to row, in elements; 0: the same row for all
+  i64 stride;  // from row to row, in 16-bit elements; 0: the same row for all
 };
 
 /// How a row is made of heads; zeros where no step asks. Mirrored by src/codegen/row_program.h.
@@ -187,6 +189,36 @@ struct ProgramRow {
     });
   }
 
+  static constexpr int kSquaredColumns = 32;  // of a sum of squares
+
+  /// x / sqrt(mean of squares + epsilon): `count` sums of them in `row`, which every warp adds up.
+  __device__ __forceinline__ void rms_scale(const float* row, int count, float epsilon) {
+    float squares = 0;
+    for (int i = static_cast<int>(threadIdx.x) % 32; i < count; i += 32) squares += row[i];
+#pragma unroll
+    for (int offset = 16; offset > 0; offset >>= 1)
+      squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+    const float mean = squares / static_cast<float>(count * kSquaredColumns);
+    const float inverse = 1.0f / sqrtf(mean + epsilon);
+    map([&](float x) { return x * inverse; });
+  }
+
+  /// Neighbours of one warp have the columns of a sum.
+  __device__ __forceinline__ void store_squares(float* row) const {
+    constexpr int kLanes = kSquaredColumns / kVector;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      float squares = 0;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) squares += values[step][i] * values[step][i];
+#pragma unroll
+      for (int offset = kLanes / 2; offset > 0; offset >>= 1)
+        squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+      const int at = step * kThreads + thread();
+      if (at < kPacks && at % kLanes == 0) row[at / kLanes] = squares;
+    }
+  }
+
   __device__ __forceinline__ void store(void* row) const {
     for_each_pack([&](int step, int at) {
       static_cast<Packed*>(row)[at] = pack<Element>(values[step]);
@@ -315,6 +347,11 @@ __device__ __forceinline__ void run_steps(ProgramRow<Config>& row, const RowProg
       const float position =
           static_cast<float>(static_cast<const i32*>(operand.data)[index]);
       row.rope(position, static_cast<const float*>(params.operands[now.operand + 1].data));
+    } else if constexpr (kStep == RowStep::kRmsScale) {
+      row.rms_scale(static_cast<const float*>(R::row_of(operand, index)),
+                    static_cast<int>(operand.stride / 2), params.epsilon);
+    } else if constexpr (kStep == RowStep::kStoreSquares) {
+      row.store_squares(static_cast<float*>(const_cast<void*>(R::row_of(operand, index))));
     } else if constexpr (kStep == RowStep::kStoreHeads) {
       row.store_heads(const_cast<void*>(operand.data), index, params.rows);
     } else if constexpr (kStep == RowStep::kStoreCache) {

@@ -46,7 +46,8 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
     };
     switch (steps[i]) {
       case GemmStep::kBias:
-        if (!rotates) call("add_bias");  // else before the rotation, which takes whole heads
+        // With a rotation, which takes whole heads, it comes before that, as the scale does.
+        if (!rotates) call("add_bias");
         break;
       case GemmStep::kRelu:
       case GemmStep::kGeluErf:
@@ -72,6 +73,12 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
       case GemmStep::kRowStatistics:
         call("count");
         break;
+      case GemmStep::kRmsScale:
+        if (!rotates) call("scale_rows");
+        break;
+      case GemmStep::kRowSquares:
+        call("store_squares");
+        break;
       case GemmStep::kLayerNorm:
       case GemmStep::kRmsNorm:
         return text;  // once the row is known
@@ -86,9 +93,10 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
 }
 
 std::string_view to_string(GemmStep step) {
-  constexpr std::string_view kNames[] = {
-      "bias",      "relu",           "gelu_erf",   "gelu_tanh", "silu", "gate",      "residual",
-      "row_scale", "row_statistics", "layer_norm", "rms_norm",  "rope", "head_store"};
+  constexpr std::string_view kNames[] = {"bias",           "relu",       "gelu_erf",   "gelu_tanh",
+                                         "silu",           "gate",       "residual",   "row_scale",
+                                         "row_statistics", "layer_norm", "rms_norm",   "rope",
+                                         "head_store",     "rms_scale",  "row_squares"};
   return kNames[static_cast<std::size_t>(step)];
 }
 
@@ -185,9 +193,17 @@ std::string problem_of(const std::vector<GemmStep>& steps) {
       return fmt::format("steps: expected {} last", to_string(step));
     if (norm && gated) return "steps: expected no norm behind a gate";
     const bool stored = i + 2 == steps.size() && steps[i + 1] == GemmStep::kHeadStore;
-    if (step == GemmStep::kRope &&
-        ((i + 1 != steps.size() && !stored) || i > 1 || (i == 1 && steps[0] != GemmStep::kBias)))
-      return "steps: expected rope last, behind nothing but the bias";
+    const bool simple = std::all_of(
+        steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(i),
+        [](GemmStep before) { return before == GemmStep::kBias || before == GemmStep::kRmsScale; });
+    if (step == GemmStep::kRope && ((i + 1 != steps.size() && !stored) || !simple))
+      return "steps: expected rope last, behind nothing but rms_scale and the bias";
+    if (step == GemmStep::kRmsScale && i != 0) return "steps: expected rms_scale first";
+    if (step == GemmStep::kRmsScale &&
+        std::find(steps.begin(), steps.end(), GemmStep::kRowScale) != steps.end())
+      return "steps: expected row_scale or rms_scale, got both";
+    if (step == GemmStep::kRowSquares && (i + 1 != steps.size() || gated))
+      return "steps: expected row_squares last, and no gate";
     if (step == GemmStep::kHeadStore && (i + 1 != steps.size() || gated))
       return "steps: expected head_store last, and no gate";
     if (step == GemmStep::kRowStatistics && i + 1 != steps.size())
@@ -221,6 +237,10 @@ std::string GemmConfig::problem() const {
   if (has(GemmStep::kRope) && schedule == GemmSchedule::kSplit && tile_n > kMostShared)
     return fmt::format("tile_n: split and rotated, registers take {} columns, got {}", kMostShared,
                        tile_n);
+  if (has(GemmStep::kRowSquares) && tile_n % 32 != 0)
+    return fmt::format("tile_n: expected whole sums of 32 columns with row_squares, got {}",
+                       tile_n);
+  if (has(GemmStep::kRmsScale) && has_norm()) return "steps: expected no norm behind rms_scale";
   const int rows = schedule == GemmSchedule::kCooperative ? 128 : 64;
   if (tile_m != rows && !(large() && tile_m == 2 * rows))
     return fmt::format("tile_m: expected {}{}, got {}", rows,
@@ -290,6 +310,7 @@ std::string emit_gemm(const GemmConfig& config) {
   static constexpr int kChunk = {chunk}, kRing = {ring};
   static constexpr bool kGate = {gate}, kBias = {bias}, kFloatBias = {floatbias}, kResidual = {residual};
   static constexpr bool kRowScale = {scale}, kStatistics = {statistics}, kNorm = {norm}, kFloatNorm = {floatnorm}, kCenter = {center};
+  static constexpr bool kRmsScale = {rmsscale};
   static constexpr int kRopeDim = {rope}, kStoreDim = {store};
 }};
 static_assert(GemmSizes<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
@@ -319,6 +340,7 @@ gemm(const __grid_constant__ stof::GemmParams params, const __grid_constant__ st
       fmt::arg("rope", config.rope_dim), fmt::arg("store", config.store_dim),
       fmt::arg("residual", flag(config.has(GemmStep::kResidual))),
       fmt::arg("scale", flag(config.has(GemmStep::kRowScale))),
+      fmt::arg("rmsscale", flag(config.has(GemmStep::kRmsScale))),
       fmt::arg("statistics", flag(config.has(GemmStep::kRowStatistics))),
       fmt::arg("shared", config.shared_bytes()), fmt::arg("threads", config.threads()),
       fmt::arg("blocks", config.blocks_per_sm),

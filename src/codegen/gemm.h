@@ -27,6 +27,9 @@ enum class GemmStep : std::uint8_t {
   kRmsNorm,        ///< likewise: v / sqrt(mean square + epsilon) * gamma
   kRope,           ///< turns heads of queries and keys by the row's position; behind the bias alone
   kHeadStore,      ///< last: y is [heads, rows, head_dim]
+  kRmsScale,       ///< first: / sqrt(mean + epsilon) of squares whose sums are given a row
+  kRowSquares,     ///< last: stores a row's sums of squares of 32 columns each, as float32; before
+                   ///< rounding
 };
 std::string_view to_string(GemmStep step);
 

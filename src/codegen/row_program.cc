@@ -47,6 +47,10 @@ StepNames names_of(RowStep step) {
       return {"kStoreHeads", "heads"};
     case RowStep::kStoreCache:
       return {"kStoreCache", "cache"};
+    case RowStep::kRmsScale:
+      return {"kRmsScale", "rmsscale"};
+    case RowStep::kStoreSquares:
+      return {"kStoreSquares", "squares"};
   }
   throw_error(ErrorCode::kInternal, "row step {} has no name", static_cast<int>(step));
 }

@@ -30,6 +30,8 @@ enum class RowStep : std::uint8_t {
   kStoreHeads,  ///< the same into [heads, rows, dim]
   kStoreCache,  ///< the same of the columns from `cached` on, into the row of a cache (operand + 1)
                 ///< that slots (operand, int32 [rows]) name; nowhere where that is negative
+  kRmsScale,    ///< / sqrt(mean + epsilon) of squares whose sums, of 32 each, are a row of floats
+  kStoreSquares,  ///< sums of squares of 32 columns each, into a row of floats
 };
 
 /// How a row is made of heads; zeros where no step asks. Mirrored by kernels/norm/row_program.cuh.

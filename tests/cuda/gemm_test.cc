@@ -254,6 +254,12 @@ TEST(GemmBuild, CompilesWithoutSpills) {
   compile(GemmSchedule::kSplit, 64, 64, 8, 2, DType::kBFloat16,
           {GemmStep::kRowScale, GemmStep::kBias, GemmStep::kSilu, GemmStep::kGate});
   compile(GemmSchedule::kSingle, 64, 48, 8, 4, DType::kFloat16, {GemmStep::kResidual});
+  compile(GemmSchedule::kCooperative, 128, 256, 4, 1, DType::kBFloat16,
+          {GemmStep::kResidual, GemmStep::kRowSquares});
+  compile(GemmSchedule::kPingPong, 128, 192, 4, 1, DType::kBFloat16,
+          {GemmStep::kRmsScale, GemmStep::kSilu, GemmStep::kGate});
+  compile(GemmSchedule::kPingPong, 128, 192, 4, 1, DType::kBFloat16,
+          {GemmStep::kRmsScale, GemmStep::kRope}, 1, DType::kFloat32, 64);
 }
 
 }  // namespace

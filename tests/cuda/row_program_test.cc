@@ -95,6 +95,19 @@ struct EmbeddingProgram {
   }
 };
 
+/// x scaled by the sums of squares 4 (float32), its own sums of squares in 5, stored in 6.
+struct SquaresProgram {
+  static constexpr RowHeads kHeads = {};
+  static constexpr int kCount = 4;
+  static constexpr RowInstruction instruction(int i) {
+    constexpr RowInstruction all[] = {{RowStep::kAddRow, 0, false},
+                                      {RowStep::kRmsScale, 4, false},
+                                      {RowStep::kStore, 6, false},
+                                      {RowStep::kStoreSquares, 5, false}};
+    return all[i];
+  }
+};
+
 template <class Program, int kColumns, int kPack, int kWide, int kBlock>
 struct Emulated : Program {
   using Element = ptx::BFloat16;
@@ -104,6 +117,7 @@ struct Emulated : Program {
 constexpr std::int64_t kRowsOfAll = 5, kGap = 8;  // columns between rows that nobody may write
 constexpr int kNumOperands = RowProgramParams::kMaxOperands;
 constexpr float kEpsilon = 0.25f;
+constexpr std::int64_t kNumSquares = 14;  ///< sums of a row
 
 /// Random operands of one width: matrices of 5 rows in bfloat16, vectors also as float32.
 struct Operands {
@@ -141,13 +155,18 @@ struct Operands {
 };
 
 template <class Config>
-Operands run(const std::set<int>& wide = {}) {
+Operands run(const std::set<int>& wide = {}, const std::set<int>& rows_of_floats = {}) {
   Operands operands(Config::kWidth);
   RowProgramParams params{};
   for (int i = 0; i < kNumOperands; ++i) {
     const auto at = static_cast<std::size_t>(i);
     params.operands[i] = {operands.elements[at].data(), operands.stride};
     if (wide.contains(i)) params.operands[i].data = operands.wide[at].data();
+  }
+  for (const int i : rows_of_floats) {  // one behind the other
+    const auto at = static_cast<std::size_t>(i);
+    params.operands[i] = {operands.wide[at].data(), 2 * kNumSquares};
+    for (float& x : operands.wide[at]) x *= x;
   }
   if (Config::kHeads.cached == 0) {
     params.operands[7].data = operands.ids.data();
@@ -250,6 +269,33 @@ TEST(RowProgramEmulated, RotationStoredBesideTheCache) {
   check_cache<Emulated<CacheProgram<128>, 512, 8, 2, 1>>();
   check_cache<Emulated<CacheProgram<16>, 64, 8, 1, 1>>();  // a quarter of a warp has columns
   check_cache<Emulated<CacheProgram<128>, 512, 4, 3, 1>>();
+}
+template <class Config>
+void check_squares() {
+  static_assert(Config::kWidth / 32 <= kNumSquares);
+  const Operands o = run<Config>({}, {4, 5});
+  for (std::int64_t row = 0; row < kRowsOfAll; ++row) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < kNumSquares; ++i) sum += o.wide_at(4, row * kNumSquares + i);
+    const double scale = 1 / std::sqrt(sum / (32 * kNumSquares) + kEpsilon);
+    std::vector<double> want, squares(Config::kWidth / 32);
+    for (std::int64_t c = 0; c < Config::kWidth; ++c) {
+      want.push_back(o.at(0, row, c) * scale);
+      squares[static_cast<std::size_t>(c / 32)] += want.back() * want.back();
+    }
+    o.expect(6, row, want);
+    for (std::size_t i = 0; i < squares.size(); ++i)
+      ASSERT_NEAR(o.wide_at(5, row * kNumSquares + static_cast<std::int64_t>(i)), squares[i],
+                  1e-5 * squares[i])
+          << row << " " << i;
+  }
+}
+
+TEST(RowProgramEmulated, SumsOfSquaresReadAndWritten) {
+  check_squares<Emulated<SquaresProgram, 448, 8, 2, 1>>();
+  check_squares<Emulated<SquaresProgram, 448, 8, 1, 4>>();
+  check_squares<Emulated<SquaresProgram, 64, 8, 1, 2>>();  // a quarter of a warp has columns
+  check_squares<Emulated<SquaresProgram, 192, 4, 2, 1>>();
 }
 TEST(RowProgramEmulated, HeadAfterHead) {
   using Config = Emulated<HeadsProgram, 192, 8, 1, 2>;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cuda/segments/operands.h"
+#include "graph/deferred_norm.h"
 #include "jit/nvrtc.h"
 #include "model/bert_graph.h"
 #include "model/llama_graph.h"
@@ -38,17 +39,17 @@ Graph bert(std::int64_t rows, DType dtype = DType::kBFloat16) {
 
 /// LLaMA 3.2 1B's layer with a cache: rms_norm, matmul, rope, cache_store, attention, matmul, add,
 /// rms_norm, matmul, activation, multiply, matmul, add.
-Graph llama(std::int64_t rows) {
+Graph llama(std::int64_t rows, std::int64_t layers = 1) {
   model::LlamaConfig config;
   config.hidden_size = 2048;
-  config.num_layers = 1;
+  config.num_layers = layers;
   config.num_heads = 32;
   config.num_kv_heads = 8;
   config.head_dim = 64;
   config.intermediate_size = 8192;
   config.vocab_size = config.max_positions = 8;
   config.rms_norm_eps = 1e-5f;
-  config.windows = {0};
+  config.windows.assign(static_cast<std::size_t>(layers), 0);
   return model::build_llama_graph(config, rows, DType::kBFloat16,
                                   {.cache_size = 1024, .joined_gate = true});
 }
@@ -97,6 +98,24 @@ TEST(CudaSegments, RunEveryPartOfALlamaLayer) {
                                             {11, 12, "gemm_sm90"},
                                             {9, 10, "row"}})
     EXPECT_EQ(family_of(graph, first, last, hopper), family) << first;
+}
+
+TEST(CudaSegments, RunEveryPartOfALayerWithDeferredNorms) {
+  const Graph graph = defer_norms(llama(4096, 2)).graph;
+  const Device hopper = described(9, 132), ampere = described(8, 108);
+  // matmul, rms_scale, rope, cache_store, attention, matmul, add, row_squares, matmul, rms_scale,
+  // activation, multiply, matmul, add, row_squares
+  for (const auto& [first, last, family] : {std::tuple{0, 2, "gemm_sm90"},
+                                            {5, 7, "gemm_sm90"},
+                                            {8, 11, "gemm_sm90"},
+                                            {12, 14, "gemm_sm90"}}) {
+    EXPECT_EQ(family_of(graph, first, last, hopper), family) << first;
+    EXPECT_EQ(family_of(graph, first, last, ampere), "") << first;
+  }
+  for (const Device& device : {hopper, ampere})
+    for (const auto& [first, last] : {std::pair{1, 1}, {1, 2}, {6, 7}, {7, 7}, {9, 9}, {13, 14}})
+      EXPECT_EQ(family_of(graph, first, last, device), "row") << first;
+  EXPECT_EQ(family_of(graph, 0, 0, ampere), "gemm_sm80");
 }
 
 TEST(CudaSegments, CompileTheKernelsThatTheyNameWithoutSpills) {

@@ -225,6 +225,9 @@ GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64
   norm_.upload("norm");
   for (std::int64_t i = 0; i < rows; ++i) scale_.values.push_back(1 + 0.3f * draw.normal());
   scale_.upload("row_scale");
+  for (std::int64_t i = 0; i < rows * kNumSquares; ++i)
+    squares_.values.push_back(32 * std::pow(1 + 0.3f * draw.normal(), 2.f));
+  squares_.upload("squares");
   for (int i = 0; i < 64; ++i)
     frequencies_.values.push_back(std::pow(1e4f, static_cast<float>(-i) / 64));
   frequencies_.upload("frequencies");
@@ -291,6 +294,7 @@ cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bi
     problem.rotated = (heads - heads / 4) * problem.head_dim;
   }
   problem.epsilon = kEpsilon;
+  if (problem.has(GemmStep::kRmsScale)) problem.num_squares = kNumSquares;
   problem.x_stride = x_.stride();
   problem.y_stride = problem.residual_stride = y_of(problem).stride();
   if (problem.has(GemmStep::kHeadStore)) {
@@ -310,8 +314,7 @@ const GuardedMatrix& GemmCase::y_of(const cuda::GemmProblem& problem) const {
   return problem.has(GemmStep::kGate) ? narrow_ : wide_;
 }
 
-cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p,
-                                      const cuda::DeviceBuffer& statistics) {
+cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p, const cuda::DeviceBuffer& sums) {
   cuda::GemmOperands operands;
   operands.x = x_.address();
   operands.weight = weight_.address();
@@ -335,20 +338,23 @@ cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p,
     operands.positions = device_positions_.address();
     operands.frequencies = frequencies_.buffer.address();
   }
-  operands.statistics = statistics.address();
+  if (p.has(GemmStep::kRmsScale)) operands.squares = squares_.buffer.address();
+  (p.has(GemmStep::kRowSquares) ? operands.row_squares : operands.statistics) = sums.address();
   return operands;
 }
 
 std::string GemmCase::check(const GemmUnderTest& gemm) {
   const cuda::GemmProblem& p = gemm.problem;
-  const bool counted = p.has(GemmStep::kRowStatistics);
-  std::vector<float> statistics(
-      counted ? static_cast<std::size_t>(rows_ * gemm.statistics_columns * 2) : 0);
-  const cuda::DeviceBuffer memory(statistics.size() * 4, "statistics");
+  const std::int64_t of_a_row = p.has(GemmStep::kRowStatistics) ? gemm.statistics_columns * 2
+                                : p.has(GemmStep::kRowSquares)  ? out_ / 32
+                                                                : 0;
+  const bool counted = of_a_row > 0;
+  std::vector<float> sums(static_cast<std::size_t>(rows_ * of_a_row));
+  const cuda::DeviceBuffer memory(sums.size() * 4, "sums");
   const std::function<void()> launch = gemm.bind(operands(p, memory));
   GuardedMatrix& y = p.has(GemmStep::kGate) ? narrow_ : wide_;
   std::vector<std::uint16_t> first;
-  std::vector<float> first_statistics;
+  std::vector<float> first_sums;
   // Blocks that tell each other numbers have more to go wrong.
   const int runs = p.has_norm() ? 12 : 2;
   for (int run = 0; run < runs; ++run) {
@@ -356,18 +362,18 @@ std::string GemmCase::check(const GemmUnderTest& gemm) {
     fill_bytes(memory);
     launch();
     std::vector<std::uint16_t> image = y.download();
-    if (counted) copy_out(statistics.data(), memory.address(), memory.bytes());
+    if (counted) copy_out(sums.data(), memory.address(), memory.bytes());
     if (run == 0) {
       first = std::move(image);
-      first_statistics = statistics;
-    } else if (image != first || (counted && std::memcmp(statistics.data(), first_statistics.data(),
-                                                         memory.bytes()) != 0)) {
+      first_sums = sums;
+    } else if (image != first ||
+               (counted && std::memcmp(sums.data(), first_sums.data(), memory.bytes()) != 0)) {
       return fmt::format("run {} differs from the first", run);
     }
   }
   y.take(std::move(first));
   if (!y.written_exactly()) return "elements were left out, are NaN, or lie outside y";
-  return compare(gemm, statistics);
+  return compare(gemm, sums);
 }
 
 double GemmCase::vector(const cuda::GemmProblem& problem, GemmVector which,
@@ -381,7 +387,7 @@ double GemmCase::vector(const cuda::GemmProblem& problem, GemmVector which,
                                  : elements[i]->at(0, static_cast<std::int64_t>(column)));
 }
 
-std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float>& statistics) {
+std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float>& sums) {
   const cuda::GemmProblem& p = gemm.problem;
   const GuardedMatrix& y = y_of(p);
   const GuardedMatrix& residual = p.has(GemmStep::kGate) ? narrow_residual_ : wide_residual_;
@@ -394,6 +400,11 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
   for (std::size_t i = 0; i < sampled_.size(); ++i) {
     const std::int64_t row = sampled_[i];
     std::vector<double> values = sums_[i];
+    double squares_of_row = 0;
+    for (std::int64_t s = 0; s < kNumSquares; ++s)
+      squares_of_row +=
+          static_cast<double>(squares_.values[static_cast<std::size_t>(row * kNumSquares + s)]);
+    const double rms_scale = 1 / std::sqrt(squares_of_row / (32 * kNumSquares) + p.epsilon);
     for (std::size_t s = 0; s < p.steps.size(); ++s) {
       const GemmStep step = p.steps[s];
       const bool gates = s + 1 < p.steps.size() && p.steps[s + 1] == GemmStep::kGate;
@@ -402,6 +413,7 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
         if (step == GemmStep::kBias) values[c] += vector(p, GemmVector::kBias, c);
         if (step == GemmStep::kRowScale)
           values[c] *= static_cast<double>(scale_.values[static_cast<std::size_t>(row)]);
+        if (step == GemmStep::kRmsScale) values[c] *= rms_scale;
         if (step == GemmStep::kResidual) values[c] += static_cast<double>(residual.at(row, column));
         if (is_activation(step) && (!gates || c < values.size() / 2))
           values[c] = activation(step, values[c]);
@@ -448,7 +460,16 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
       if (!(beyond <= allowance * size))
         return fmt::format("row {} column {}: expected {:.6f}, got {:.6f}", row, c, values[c], got);
     }
-    if (statistics.empty()) continue;
+    for (std::int64_t s = 0; p.has(GemmStep::kRowSquares) && s < out_ / 32; ++s) {
+      double squares = 0;
+      for (std::int64_t c = 32 * s; c < 32 * s + 32; ++c)
+        squares += std::pow(values[static_cast<std::size_t>(c)], 2);
+      const auto got = static_cast<double>(sums[static_cast<std::size_t>(row * (out_ / 32) + s)]);
+      if (!(std::abs(got - squares) <= allowance * (1 + 2 * squares)))
+        return fmt::format("squares of row {}, sum {}: expected {:.5f}, got {:.5f}", row, s,
+                           squares, got);
+    }
+    if (!p.has(GemmStep::kRowStatistics)) continue;
     const std::int64_t tile = gemm.statistics_width;
     for (std::int64_t t = 0; t < gemm.statistics_columns; ++t) {
       double sum = 0, squares = 0, size = 0;
@@ -457,14 +478,12 @@ std::string GemmCase::compare(const GemmUnderTest& gemm, const std::vector<float
         sum += value, squares += value * value, size += std::abs(value);
       }
       const auto at = static_cast<std::size_t>((row * gemm.statistics_columns + t) * 2);
-      if (!(std::abs(static_cast<double>(statistics[at]) - sum) <= allowance * (1 + size)) ||
-          !(std::abs(static_cast<double>(statistics[at + 1]) - squares) <=
-            allowance * (1 + 2 * squares)))
+      if (!(std::abs(static_cast<double>(sums[at]) - sum) <= allowance * (1 + size)) ||
+          !(std::abs(static_cast<double>(sums[at + 1]) - squares) <= allowance * (1 + 2 * squares)))
         return fmt::format(
             "statistics of row {}, tile {}: expected {:.5f} and {:.5f}, got {:.5f} and "
             "{:.5f}",
-            row, t, sum, squares, static_cast<double>(statistics[at]),
-            static_cast<double>(statistics[at + 1]));
+            row, t, sum, squares, static_cast<double>(sums[at]), static_cast<double>(sums[at + 1]));
     }
   }
   return "";

@@ -99,11 +99,13 @@ class GemmCase {
   bool inputs_unchanged() const;
 
  private:
-  cuda::GemmOperands operands(const cuda::GemmProblem& problem,
-                              const cuda::DeviceBuffer& statistics);
+  static constexpr std::int64_t kNumSquares = 6;
+
+  /// `sums`: where statistics or sums of squares go.
+  cuda::GemmOperands operands(const cuda::GemmProblem& problem, const cuda::DeviceBuffer& sums);
   /// Element of bias, gamma or beta as the problem has them.
   double vector(const cuda::GemmProblem& problem, GemmVector which, std::size_t column) const;
-  std::string compare(const GemmUnderTest& gemm, const std::vector<float>& statistics);
+  std::string compare(const GemmUnderTest& gemm, const std::vector<float>& sums);
   const GuardedMatrix& y_of(const cuda::GemmProblem& problem) const;
 
   /// Row of x as it is multiplied.
@@ -116,6 +118,7 @@ class GemmCase {
   GuardedMatrix bias16_, gamma16_, beta16_;
   GuardedMatrix norm16_;  ///< gamma, beta of the norm in front; norm_ has the same values
   DeviceFloats bias_, gamma_, beta_, scale_, norm_, frequencies_;
+  DeviceFloats squares_;  ///< sums of them, kNumSquares a row
   std::vector<std::int32_t> positions_;
   cuda::DeviceBuffer device_positions_;
   std::vector<std::int64_t> sampled_;      ///< rows

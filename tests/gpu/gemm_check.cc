@@ -1,6 +1,7 @@
 // Checks the Hopper matrix products on a GPU: every configuration, every kind of step, sizes that
 // end inside tiles, chains of dependent products that start early, graphs, several threads.
-//   gemm_gpu_check [CHECK...]      alone, products, chain, threads, refusals; default: all
+//   gemm_gpu_check [CHECK...]      alone, products, deferred, chain, threads, refusals; default:
+//   all
 
 #include <fmt/core.h>
 #include <sys/wait.h>
@@ -52,6 +53,15 @@ const std::vector<Steps> kRopes = {{Step::kRope}, {Step::kBias, Step::kRope}};
 const std::vector<Steps> kHeads = {{Step::kBias, Step::kHeadStore},
                                    {Step::kBias, Step::kRope, Step::kHeadStore}};
 
+/// Norms of rows in front and behind, deferred.
+const std::vector<Steps> kDeferred = {
+    {Step::kRmsScale},
+    {Step::kRmsScale, Step::kSilu, Step::kGate},
+    {Step::kResidual, Step::kRowSquares},
+    {Step::kRmsScale, Step::kBias, Step::kGeluErf, Step::kResidual, Step::kRowSquares},
+    {Step::kRmsScale, Step::kRope},
+    {Step::kRmsScale, Step::kBias, Step::kRope}};
+
 struct Size {
   std::int64_t rows, in, out, gap;
   bool all_steps;  ///< or the usual ones
@@ -83,6 +93,13 @@ std::vector<Steps> steps_of(const Size& size, DType element) {
     if (size.gap == 0 && size.rows <= 300) add(kHeads);
   }
   return steps;
+}
+
+/// Few sizes: rows and columns that end inside tiles, and blocks that take several.
+std::vector<Steps> deferred_steps_of(const Size& size, DType element) {
+  const bool few = size.rows <= 300 || size.rows > 9000;
+  if (size.out % 64 != 0 || !few || element != DType::kBFloat16) return {};
+  return kDeferred;
 }
 
 /// Some lists of steps have their vectors in the element type.
@@ -170,7 +187,8 @@ void check_alone() {
   std::printf("%zu configurations alone\n", configs.size());
 }
 
-void check_products(const cuda::Device& device) {
+void check_steps(const cuda::Device& device,
+                 std::vector<Steps> (*steps_of)(const Size& size, DType element)) {
   std::map<std::string, std::string> sources;
   for (const Size& size : kSizes)
     for (const DType element : {DType::kBFloat16, DType::kFloat16})
@@ -186,7 +204,7 @@ void check_products(const cuda::Device& device) {
   std::uint64_t seed = 1;
   for (const Size& size : kSizes)
     for (const DType element : {DType::kBFloat16, DType::kFloat16}) {
-      if (!tried(size, element)) continue;
+      if (!tried(size, element) || steps_of(size, element).empty()) continue;
       check::GemmCase data(element, size.rows, size.in, size.out, size.gap, ++seed);
       const int before = check::num_failed();
       int count = 0;
@@ -214,6 +232,9 @@ void check_products(const cuda::Device& device) {
       std::fflush(stdout);
     }
 }
+
+void check_products(const cuda::Device& device) { check_steps(device, steps_of); }
+void check_deferred(const cuda::Device& device) { check_steps(device, deferred_steps_of); }
 
 /// Products that read each other's results, as the layers of an encoder: early start must change no
 /// bit. Two buffers take turns, so that a kernel that reads or writes too early shows.
@@ -417,6 +438,7 @@ int main(int argc, char** argv) {
   return check::run_checks({{"chain", check_chain},
                             {"threads", check_threads},
                             {"refusals", check_refusals},
+                            {"deferred", check_deferred},
                             {"products", check_products}},
                            argc, argv);
 }

@@ -18,6 +18,7 @@
 #include "backend/cpu/graph/interpret.h"
 #include "backend/cuda/segments/segments.h"
 #include "exec/cuda_session.h"
+#include "graph/deferred_norm.h"
 #include "stof/error.h"
 #include "tests/gpu/replay.h"
 #include "tests/gpu/segment_case.h"
@@ -221,6 +222,8 @@ void check_segments(const cuda::Device& device, std::size_t most, bool own_produ
   }
   check(llama(133, 64, 1, false, DType::kBFloat16), {0, 70, 133});
   check(llama(37, 128, 1, true, DType::kFloat16), {0, 37});
+  check(defer_norms(llama(133, 64, 1, false, DType::kBFloat16)).graph, {0, 70, 133});
+  check(defer_norms(llama(37, 128, 1, true, DType::kFloat16)).graph, {0, 37});
   const auto wide = [](std::int64_t rows) {
     return bert(rows, 256, 4, 1024, 1, cpu::Activation::kRelu, DType::kBFloat16);
   };
@@ -458,6 +461,8 @@ void check_sessions(const cuda::Device& device, DType dtype, Tally* tally) {
   const auto llama_of = [dtype](std::int64_t rows) { return llama(rows, 64, 2, false, dtype); };
   SessionCheck(device, "BERT", dtype, bert_of, tally).run();
   SessionCheck(device, "LLaMA", dtype, llama_of, tally).run();
+  const auto deferred_of = [&](std::int64_t rows) { return defer_norms(llama_of(rows)).graph; };
+  SessionCheck(device, "LLaMA with deferred norms", dtype, deferred_of, tally).run();
 }
 
 }  // namespace

@@ -15,19 +15,22 @@ struct GemmParams {
   float2* statistics;      // [rows, tiles_n]: sum and sum of squares; null without
   const i32* positions;    // [rows], of a rotation; null without
   const float* frequencies;  // [kRopeDim / 2], radians a position; null without
+  const float* squares;    // [rows, num_squares], whose rows' means scale rows; null without
+  float* row_squares;      // [rows, columns / 32]: sums of squares; null without
   i32 rows;
   i32 columns;   // of x W^T: with a gate the gates, then what they multiply
   i32 k_blocks;  // of 64 columns of x
   i32 tiles_m, tiles_n;
   i32 band;  // row tiles that are taken together, column tile by column tile
   i32 rotated;    // columns that a rotation turns: whole heads
-  float epsilon;  // of a norm
+  i32 num_squares;  // sums of 32 squares of a row, an even number
+  float epsilon;  // of a norm, and of the mean of squares
 };
 
 /// `Config` (emitted by src/codegen/gemm.cc) has: Element, kTileN, kStages, kGroups (warpgroups that
 /// multiply), kSlabs (of 64 rows, each warpgroup's), kPingPong, kSplitGroups, kClusterK, kClusterN,
 /// kLarge, kGroupRegisters, kProducerRegisters, kChunk, kRing, kGate, kBias, kFloatBias, kResidual,
-/// kRowScale, kStatistics, kNorm, kFloatNorm (gamma and beta), kCenter, kRopeDim (of a head that is
+/// kRowScale, kRmsScale, kStatistics, kNorm, kFloatNorm (gamma and beta), kCenter, kRopeDim (of a head that is
 /// rotated; 0 without), kStoreDim (of a head, where y is [heads, rows, kStoreDim]; 0: a matrix).
 template <class Config>
 struct GemmSizes : Config {

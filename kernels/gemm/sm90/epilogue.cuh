@@ -43,6 +43,7 @@ class GemmEpilogue {
       }
       __syncwarp();
     }
+    if constexpr (D::kRmsScale) read_squares();
   }
 
   /// Slab `slab`: the steps of the problem on every chunk, then what is kept a row. Stored chunk by
@@ -55,6 +56,7 @@ class GemmEpilogue {
       for (int r = 0; r < 2; ++r)
         scale_[r] = row + 8 * r < params_.rows ? params_.row_scale[row + 8 * r] : 0.0f;
     }
+    if constexpr (D::kRmsScale) scale_[0] = inverse_[slab][0], scale_[1] = inverse_[slab][1];
     if constexpr (D::kStatistics) sum_[0] = sum_[1] = squares_[0] = squares_[1] = 0.0f;
     if constexpr (D::kRopeDim > 0) rotate(accumulators, row);
 #pragma unroll
@@ -152,6 +154,27 @@ class GemmEpilogue {
     values::count(values, left, sum_, squares_);
   }
 
+  /// Sums of squares of the chunk's columns, 32 each; past the matrix there are none.
+  template <int kCount>
+  __device__ __forceinline__ void store_squares(const float (&values)[kCount]) const {
+    constexpr int kSums = kCount / 16;  // of a row
+    static_assert(kSums == 1 || kSums == 2);
+#pragma unroll
+    for (int sum = 0; sum < kSums; ++sum) {
+      float squares[2] = {0.0f, 0.0f};
+#pragma unroll
+      for (int i = 16 * sum; i < 16 * sum + 16; ++i) squares[i >> 1 & 1] += values[i] * values[i];
+      const i32 column = out_column(chunk_) + 32 * sum;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float total = values::sum_of_four(squares[r]);
+        const i32 row = slab_row() + lane_ / 4 + 8 * r;
+        if ((lane_ & 3) == 2 * sum + r && row < params_.rows && column < params_.columns)
+          params_.row_squares[static_cast<i64>(row) * (params_.columns / 32) + column / 32] = total;
+      }
+    }
+  }
+
   template <int kCount>
   __device__ __forceinline__ void store(const float (&values)[kCount]) {
     const int buffer = place_ % D::kRing;
@@ -182,7 +205,29 @@ class GemmEpilogue {
   }
 
  private:
-  /// Adds the bias, if any, and turns the heads of queries and keys by the positions of rows `row` and
+  /// What rows of the tile are scaled by. Four lanes share a row's sums, in a fixed order.
+  __device__ __forceinline__ void read_squares() {
+    const i32 pairs = params_.num_squares / 2;
+    const float width = static_cast<float>(32 * params_.num_squares);
+#pragma unroll
+    for (int slab = 0; slab < D::kSlabs; ++slab)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const i32 row = row_ + 64 * slab + lane_ / 4 + 8 * r;
+        float sum = 0.0f;
+        if (row < params_.rows) {
+          const float2* const sums =
+              reinterpret_cast<const float2*>(params_.squares) + static_cast<i64>(row) * pairs;
+          for (i32 pair = lane_ & 3; pair < pairs; pair += 4) {
+            const float2 two = sums[pair];
+            sum += two.x + two.y;
+          }
+        }
+        inverse_[slab][r] = 1.0f / sqrtf(values::sum_of_four(sum) / width + params_.epsilon);
+      }
+  }
+
+  /// Scales, if asked for, adds the bias, if any, and turns the heads of queries and keys by the positions of rows `row` and
   /// row + 8. All heads of a tile turn by the same angles.
   __device__ __forceinline__ void rotate(float (&accumulators)[D::kAccumulators], i32 row) const {
     constexpr int kDim = D::kRopeDim, kHalf = kDim / 2;
@@ -202,6 +247,10 @@ class GemmEpilogue {
       for (int head = 0; head < D::kTileN / kDim; ++head) {
         float* const low = accumulators + (head * kDim + 8 * eight) / 2;
         float* const high = low + kHalf / 2;
+        if constexpr (D::kRmsScale) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) low[i] *= scale_[i >> 1], high[i] *= scale_[i >> 1];
+        }
         if constexpr (D::kBias) {
           const float2 first = bias_pair(head * kDim + column), second = bias_pair(head * kDim + kHalf + column);
 #pragma unroll
@@ -302,6 +351,7 @@ class GemmEpilogue {
   int chunk_;  // of the slab
   int place_;  // of the tile's chunks
   float scale_[2];
+  float inverse_[D::kSlabs][2];  // with Config::kRmsScale
   float sum_[2], squares_[2];
 };
 

@@ -17,6 +17,8 @@ struct GemmOperands {
   CUdeviceptr positions = 0;        ///< int32 [rows], with GemmStep::kRope
   CUdeviceptr frequencies = 0;      ///< float32 [head_dim / 2], likewise
   CUdeviceptr statistics = 0;       ///< out: float32 [rows, statistics_columns(), 2]
+  CUdeviceptr squares = 0;          ///< float32 [rows, num_squares], with GemmStep::kRmsScale
+  CUdeviceptr row_squares = 0;      ///< out: float32 [rows, out / 32], with GemmStep::kRowSquares
 };
 
 /// Throws InvalidArgument naming an operand that is missing, superfluous or misaligned.

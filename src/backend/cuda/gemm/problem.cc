@@ -51,6 +51,12 @@ std::string GemmProblem::unsupported() const {
     return fmt::format("out: expected whole heads of {} and no y_stride, got {} and {}", head_dim,
                        out, y_stride);
   if (std::string text = codegen::problem_of(steps); !text.empty()) return text;
+  if (has(GemmStep::kRmsScale) ? num_squares < 2 || num_squares % 2 != 0 : num_squares != 0)
+    return fmt::format("num_squares: expected {}, got {}",
+                       has(GemmStep::kRmsScale) ? "an even number of sums" : "0 without rms_scale",
+                       num_squares);
+  if (has(GemmStep::kRowSquares) && out % 64 != 0)
+    return fmt::format("out: expected a multiple of 64 with row_squares, got {}", out);
   if (!(epsilon >= 0)) return fmt::format("epsilon: expected 0 or more, got {}", epsilon);
   // The copy engine's rows begin at multiples of 16 bytes; its positions are 32-bit.
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 512;

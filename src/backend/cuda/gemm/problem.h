@@ -18,10 +18,11 @@ struct GemmProblem {
   std::vector<codegen::GemmStep> steps;
   DType bias = DType::kFloat32;   ///< or the element type
   DType gamma = DType::kFloat32;  ///< of gamma and beta; or the element type
-  double epsilon = 0;             ///< of a norm
+  double epsilon = 0;             ///< of a norm, or of kRmsScale
   /// With GemmStep::kRope and kHeadStore: columns of a head; with kRope, how many of the first
   /// columns of y are turned.
   std::int64_t head_dim = 0, rotated = 0;
+  std::int64_t num_squares = 0;  ///< with GemmStep::kRmsScale: sums of 32 squares that a row has
   /// Elements from row to row; 0: as many as the matrix has columns.
   std::int64_t x_stride = 0, y_stride = 0, residual_stride = 0;
 

@@ -135,21 +135,12 @@ Sm90GemmCall Sm90Gemm::bind(const GemmOperands& operands) const {
                                                               : std::min(tiles, slots_));
   const std::int64_t band_rows = p.out >= kWide ? kWideBandRows : kBandRows;
   const auto narrow = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-  call.params_ = {operands.bias,
-                  operands.gamma,
-                  operands.beta,
-                  operands.row_scale,
-                  operands.statistics,
-                  operands.positions,
-                  operands.frequencies,
-                  narrow(p.rows),
-                  narrow(p.out),
-                  narrow(ceil_div(p.in, 64)),
-                  narrow(tiles_m),
-                  narrow(tiles_n),
-                  narrow(band_rows / config_.tile_m),
-                  narrow(p.rotated),
-                  static_cast<float>(p.epsilon)};
+  call.params_ = {operands.bias,        operands.gamma,        operands.beta,
+                  operands.row_scale,   operands.statistics,   operands.positions,
+                  operands.frequencies, operands.squares,      operands.row_squares,
+                  narrow(p.rows),       narrow(p.out),         narrow(ceil_div(p.in, 64)),
+                  narrow(tiles_m),      narrow(tiles_n),       narrow(band_rows / config_.tile_m),
+                  narrow(p.rotated),    narrow(p.num_squares), static_cast<float>(p.epsilon)};
   return call;
 }
 

@@ -22,8 +22,9 @@ class Sm90GemmCall {
   friend class Sm90Gemm;
   // Mirror of GemmParams in kernels/gemm/sm90/config.cuh.
   struct Params {
-    CUdeviceptr bias, gamma, beta, row_scale, statistics, positions, frequencies;
-    std::int32_t rows, columns, k_blocks, tiles_m, tiles_n, band, rotated;
+    CUdeviceptr bias, gamma, beta, row_scale, statistics, positions, frequencies, squares,
+        row_squares;
+    std::int32_t rows, columns, k_blocks, tiles_m, tiles_n, band, rotated, num_squares;
     float epsilon;
   };
   const Kernel* kernel_ = nullptr;

@@ -14,7 +14,9 @@ namespace stof::cuda {
 /// A matrix, vector, table or list of ids in device memory, 16-byte aligned.
 struct RowOperand {
   CUdeviceptr data = 0;
-  std::int64_t stride = 0;  ///< from row to row, in elements, a multiple of 8; 0: one for all rows
+  /// From row to row, in elements, a multiple of 8; 0: one for all rows. Of float32 sums, which lie
+  /// one row behind the other, in twos: two a sum.
+  std::int64_t stride = 0;
 };
 
 using RowOperands = std::array<RowOperand, codegen::RowProgramConfig::kMaxOperands>;

@@ -19,9 +19,12 @@ bool is_weight(const Graph& graph, ValueId id) {
 /// where there is one.
 std::optional<Product> product_from(const Graph& graph, const Segment& segment, ValueId weight_id,
                                     std::size_t first, const fusion::EpilogueStep* norm) {
-  if (segment.outputs.size() != 1) return std::nullopt;
+  // Sums of squares are the last operator's output, and stand before what they are of.
+  const bool squared = graph.op(segment.last).op == graph::Op::kRowSquares;
+  if (segment.outputs.size() != (squared ? 2 : 1)) return std::nullopt;
   Product product{
-      {}, codegen::RowPrologue::kNone, segment.inputs[0], weight_id, segment.outputs[0]};
+      {}, codegen::RowPrologue::kNone, segment.inputs[0], weight_id, segment.outputs.back()};
+  if (squared) product.row_squares = segment.outputs[0];
   const graph::Value &x = graph.value(product.x), &weight = graph.value(product.weight),
                      &y = graph.value(product.y);
   // Weight and bias are read before the kernel before has ended: it must not write them.
@@ -95,6 +98,16 @@ std::optional<Product> product_from(const Graph& graph, const Segment& segment, 
         problem.head_dim = dim;
         break;
       }
+      case Step::kRmsScale:
+        if (!is_dense(graph, step.operand)) return std::nullopt;
+        problem.steps.push_back(GemmStep::kRmsScale);
+        problem.epsilon = step.epsilon;
+        problem.num_squares = graph.value(step.operand).shape[1];
+        product.squares = step.operand;
+        break;
+      case Step::kRowSquares:
+        problem.steps.push_back(GemmStep::kRowSquares);
+        break;
       case Step::kGate:  // of the product's own halves, gates first
         if (segment.gate_view == kNoId || graph.value(segment.gate_view).view_column != 0 ||
             graph.value(step.operand).view_column != problem.out / 2)
@@ -173,6 +186,8 @@ GemmOperands operands_of(const Graph& graph, const Product& product,
   operands.beta = address(product.beta);
   operands.positions = address(product.positions);
   operands.frequencies = address(product.frequencies);
+  operands.squares = address(product.squares);
+  operands.row_squares = address(product.row_squares);
   return operands;
 }
 

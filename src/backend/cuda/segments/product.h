@@ -16,7 +16,8 @@ struct Product {
   codegen::RowPrologue prologue = codegen::RowPrologue::kNone;
   graph::ValueId x, weight, y;
   graph::ValueId bias = graph::kNoId, residual = graph::kNoId, gamma = graph::kNoId,
-                 beta = graph::kNoId, positions = graph::kNoId, frequencies = graph::kNoId;
+                 beta = graph::kNoId, positions = graph::kNoId, frequencies = graph::kNoId,
+                 squares = graph::kNoId, row_squares = graph::kNoId;
 };
 
 /// None where the kernels have no such step or operand.

@@ -123,6 +123,21 @@ class Translator {
     instruction(step, ids, dtype == DType::kFloat32);
   }
 
+  /// Sums of squares: rows of float32 one behind the other.
+  void sums(RowStep step, ValueId id) {
+    const graph::Value& value = graph_.value(id);
+    good_ = good_ && value.dtype == DType::kFloat32 && is_dense(graph_, id) &&
+            value.shape[0] == program_.rows;
+    instruction(step, {id});
+  }
+
+  void take_epsilon(double epsilon) {
+    const auto narrow = static_cast<float>(epsilon);
+    good_ = good_ && (!has_epsilon_ || program_.epsilon == narrow);
+    has_epsilon_ = true;
+    program_.epsilon = narrow;
+  }
+
   void load_table(ValueId ids, ValueId table) {
     good_ = good_ && graph_.value(ids).dtype == DType::kInt32 &&
             graph_.value(table).dtype == program_.element &&
@@ -154,10 +169,10 @@ class Translator {
       case Step::kSilu:
         return instruction(activation_of(step.step), {});
       case Step::kLayerNorm:
-        program_.epsilon = static_cast<float>(step.epsilon);
+        take_epsilon(step.epsilon);
         return vector(RowStep::kLayerNorm, {step.operand, step.operand2});
       case Step::kRmsNorm:
-        program_.epsilon = static_cast<float>(step.epsilon);
+        take_epsilon(step.epsilon);
         return vector(RowStep::kRmsNorm, {step.operand});
       case Step::kRope: {
         const graph::Attributes& a = graph_.op(step.op).attributes;
@@ -167,6 +182,13 @@ class Translator {
         program_.heads.rotated = static_cast<int>((a.heads + a.kv_heads) * a.head_dim);
         return instruction(RowStep::kRope, {step.operand, step.operand2});
       }
+      case Step::kRmsScale:
+        take_epsilon(step.epsilon);
+        good_ = good_ && is_bound(step.operand);
+        return sums(RowStep::kRmsScale, step.operand);
+      case Step::kRowSquares:
+        stored_ = true;
+        return sums(RowStep::kStoreSquares, segment_.outputs[0]);
       case Step::kHeadStore:
         stored_ = true;
         set_heads(graph_.op(step.op).attributes);
@@ -202,6 +224,7 @@ class Translator {
   Program program_;
   bool good_ = true;
   bool stored_ = false;  ///< by the last step
+  bool has_epsilon_ = false;
 };
 
 std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device& device) {
@@ -255,7 +278,9 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
   RowOperands operands;
   for (std::size_t i = 0; i < program.operands.size(); ++i) {
     const Matrix matrix = matrix_of(graph, bindings, program.operands[i]);
-    operands[i] = {matrix.data, matrix.stride};
+    const graph::Value& value = graph.value(program.operands[i]);
+    const bool wide = value.dtype == DType::kFloat32 && value.shape.rank() == 2;
+    operands[i] = {matrix.data, matrix.stride * (wide ? 2 : 1)};
   }
   operands[0].data += static_cast<CUdeviceptr>(program.skipped) * dtype_bytes(program.element);
   return std::make_unique<Rows>(RowProgram(config, device), operands, program.rows,

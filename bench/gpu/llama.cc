@@ -1,6 +1,7 @@
 // Times a LLaMA model's passes through sessions on the GPU: random weights of LLaMA 3.2 1B's shape
 // in bfloat16, prompts that fill the caches, and steps of one token over caches of several lengths.
-//   bench_gpu_llama [prefill] [decode] [--json FILE]
+//   bench_gpu_llama [prefill] [deferred] [decode] [--json FILE]
+// deferred: prompts again, with the norms behind the products that read them.
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include "backend/cuda/device.h"
 #include "bench/gpu/arguments.h"
 #include "exec/cuda_session.h"
+#include "graph/deferred_norm.h"
 #include "model/llama_graph.h"
 
 namespace {
@@ -114,19 +116,29 @@ double replay_ms(exec::CudaSession& session, const exec::Batch& batch, int calls
   return times[times.size() / 2];
 }
 
-void run(const cuda::Device& device, bool decodes, std::FILE* json) {
+void run(const cuda::Device& device, const std::string& pass, std::FILE* json) {
+  const bool decodes = pass == "decode";
   // A prompt needs the logits of its last token alone, so its head is left out; a step reads all of
   // the head's weights.
   const model::LlamaConfig config = config_of(decodes ? 128256 : 256);
-  const exec::GraphOf graph_of = [&](std::int64_t rows) {
+  const exec::GraphOf plain_graph_of = [&](std::int64_t rows) {
     return build_llama_graph(
         config, rows, DType::kBFloat16,
         {.cache_size = kCacheRows, .reads_cache = decodes, .joined_gate = true});
   };
-  const Graph graph = graph_of(1);
-  const Weights weights(graph);
-  exec::CudaSession session(
-      device, graph_of, std::make_shared<const exec::CudaWeights>(device, graph, weights.views));
+  const Graph plain = plain_graph_of(1);
+  const Weights weights(plain);
+  const graph::DeferredNorms deferred = defer_norms(plain);
+  const exec::GraphOf deferred_graph_of = [&](std::int64_t rows) {
+    return defer_norms(plain_graph_of(rows)).graph;
+  };
+  const auto on_device =
+      pass == "deferred" ? std::make_shared<const exec::CudaWeights>(
+                               device, deferred.graph,
+                               graph::DeferredWeights(plain, deferred, weights.views).views)
+                         : std::make_shared<const exec::CudaWeights>(device, plain, weights.views);
+  exec::CudaSession session(device, pass == "deferred" ? deferred_graph_of : plain_graph_of,
+                            on_device);
   struct Case {
     std::int64_t sequences, rows, keys;
   };
@@ -140,7 +152,7 @@ void run(const cuda::Device& device, bool decodes, std::FILE* json) {
     const double gb_s = (weights.bytes + key_bytes) / ms * 1e-6;
     const double tflops =
         2 * (weights.bytes / 2) * static_cast<double>(step.batch.rows()) / ms * 1e-9;
-    std::printf("%s (%ld, %ld) over %ld keys: %8.3f ms, %s\n", decodes ? "decode " : "prefill",
+    std::printf("%-8s (%ld, %ld) over %ld keys: %8.3f ms, %s\n", pass.c_str(),
                 static_cast<long>(c.sequences), static_cast<long>(c.rows),
                 static_cast<long>(c.keys), ms,
                 decodes ? fmt::format("{:.0f} GB/s of weights and keys", gb_s).c_str()
@@ -150,8 +162,8 @@ void run(const cuda::Device& device, bool decodes, std::FILE* json) {
       std::fprintf(json,
                    "{\"model\":\"llama-1b\",\"pass\":\"%s\",\"sequences\":%ld,\"rows\":%ld,"
                    "\"keys\":%ld,\"ms\":%.4f,\"gb_s\":%.0f,\"tflops\":%.0f}\n",
-                   decodes ? "decode" : "prefill", static_cast<long>(c.sequences),
-                   static_cast<long>(c.rows), static_cast<long>(c.keys), ms, gb_s, tflops);
+                   pass.c_str(), static_cast<long>(c.sequences), static_cast<long>(c.rows),
+                   static_cast<long>(c.keys), ms, gb_s, tflops);
   }
 }
 
@@ -160,11 +172,12 @@ void run(const cuda::Device& device, bool decodes, std::FILE* json) {
 int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   const bench::Arguments arguments(argc, argv);
-  arguments.expect_names({"prefill", "decode"});
+  const std::vector<std::string> passes = {"prefill", "deferred", "decode"};
+  arguments.expect_names(passes);
   const cuda::Device device = cuda::Device::open();
   std::printf("%s\n", device.facts().name.c_str());
-  if (arguments.wants("prefill")) run(device, false, arguments.json());
-  if (arguments.wants("decode")) run(device, true, arguments.json());
+  for (const std::string& pass : passes)
+    if (arguments.wants(pass)) run(device, pass, arguments.json());
   return 0;
 } catch (const std::exception& error) {
   return stof::bench::give_up(error);

@@ -59,26 +59,20 @@ class Decider {
     }
     const bool alike = layers_are_alike(graph_);
     std::set<int> squared_places;
-    // Norms of layers first: those outside may read what is then summed up anyway.
-    for (const bool in_layers : {true, false})
-      for (const OperatorId i : fit) {
-        if (in_layers != (graph_.op(i).layer != kNoId)) continue;
-        const OperatorId source = source_of(i);
-        const std::optional<int> from = place_of(graph_, source);
-        const bool possible =
-            in_layers ? alike && fits_everywhere(i, fit) : !from || squared_places.contains(*from);
-        if (!possible) {
-          keep(KeptNormCode::kLayers, i, "can't be deferred in every layer alike");
-          continue;
-        }
-        decision_.deferred.insert(i);
-        if (from)
-          squared_places.insert(*from);
-        else
-          decision_.squared.insert(source);
-        for (const OperatorId reader : graph_.value(graph_.op(i).outputs[0]).consumers)
-          decision_.norms[reader] = i;
+    for (const OperatorId i : fit) {
+      if (!alike || !fits_everywhere(i, fit)) {
+        keep(KeptNormCode::kLayers, i, "can't be deferred in every layer alike");
+        continue;
       }
+      decision_.deferred.insert(i);
+      const OperatorId source = source_of(i);
+      if (const std::optional<int> place = place_of(graph_, source))
+        squared_places.insert(*place);
+      else
+        decision_.squared.insert(source);
+      for (const OperatorId reader : graph_.value(graph_.op(i).outputs[0]).consumers)
+        decision_.norms[reader] = i;
+    }
     for (const int place : squared_places)
       for (int layer = 0; layer < graph_.num_layers(); ++layer)
         decision_.squared.insert(graph_.layer_range(layer).first + place);
@@ -135,6 +129,9 @@ class Decider {
                       fmt::format("is multiplied by {}, which is read elsewhere or is no weight",
                                   quote_text(weight.name)));
     }
+    if (op.layer == kNoId)
+      return refuse(KeptNormCode::kLayers,
+                    "is outside of layers, where segments are not cut by what runs them");
     if (graph_.value(op.inputs[1]).kind != ValueKind::kWeight)
       return refuse(KeptNormCode::kSharedWeight,
                     fmt::format("has a gamma, {}, that is no weight",

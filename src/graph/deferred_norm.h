@@ -21,7 +21,7 @@ enum class KeptNormCode : std::uint8_t {
   kSharedWeight,   ///< a product's matrix is read elsewhere, or no weight
   kSource,         ///< x is no operator's own output: an input, a view, or updated in place
   kWidth,          ///< x's columns are no multiple of 64
-  kLayers,         ///< layers would no longer be alike
+  kLayers,         ///< layers would no longer be alike; or it is outside of them
 };
 std::string_view to_string(KeptNormCode code);  ///< "shared_weight"
 
@@ -48,11 +48,11 @@ struct DeferredNorms {
   std::vector<KeptNorm> kept;
 };
 
-/// The same function of the same inputs, with every RMSNorm deferred that only products read; what
-/// keeps its meaning keeps its name. In a layer that reads x from the one before, that one sums up
-/// the squares, so that its last product can; all layers do alike, the last one for nobody. Graphs
-/// of both places have the same weights, but for the ones, "unit_gamma.768", which only graphs with
-/// norms in front have.
+/// The same function of the same inputs, with every RMSNorm of layers deferred that only products
+/// read; what keeps its meaning keeps its name. In a layer that reads x from the one before, that
+/// one sums up the squares, so that its last product can; all layers do alike, the last one for
+/// nobody. Graphs of both places have the same weights, but for the ones, "unit_gamma.768", which
+/// only graphs with norms in front have.
 DeferredNorms defer_norms(const Graph& graph, NormPlace place = NormPlace::kBehind);
 
 /// Weights of the new graph: tensors that were folded, float32 products rounded once, gammas of

@@ -116,6 +116,13 @@ TEST(CudaSegments, RunEveryPartOfALayerWithDeferredNorms) {
     for (const auto& [first, last] : {std::pair{1, 1}, {1, 2}, {6, 7}, {7, 7}, {9, 9}, {13, 14}})
       EXPECT_EQ(family_of(graph, first, last, device), "row") << first;
   EXPECT_EQ(family_of(graph, 0, 0, ampere), "gemm_sm80");
+  // One by one, and outside of layers, whatever there is of Hopper's.
+  const auto [first, last] = graph.layer_range(0);
+  for (const fusion::Segment& segment : decode(graph, fusion::Scheme::separate(last - first + 1)))
+    EXPECT_FALSE(first_candidates(graph, segment, ampere,
+                                  [](const std::string& family) { return family != "cublaslt"; })
+                     .empty())
+        << describe(graph, segment);
 }
 
 TEST(CudaSegments, CompileTheKernelsThatTheyNameWithoutSpills) {

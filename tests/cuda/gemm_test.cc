@@ -72,6 +72,14 @@ TEST(GemmCandidates, RefuseWhatNoKernelTakesNamingTheArgument) {
   turned.steps = {GemmStep::kRope};
   turned.rotated = 100;
   EXPECT_THAT(reason(turned), HasSubstr("whole heads rotated, got 64 and 100"));
+  EXPECT_THAT(reason(product(64, 64, 64, {GemmStep::kBias, GemmStep::kRmsScale})),
+              HasSubstr("rms_scale first"));
+  EXPECT_THAT(reason(product(64, 64, 64, {GemmStep::kRmsScale})),
+              HasSubstr("num_squares: expected an even number of sums, got 0"));
+  EXPECT_THAT(reason(product(64, 64, 64, {GemmStep::kRowSquares, GemmStep::kBias})),
+              HasSubstr("row_squares last"));
+  EXPECT_THAT(reason(product(64, 96, 64, {GemmStep::kRowSquares})),
+              HasSubstr("out: expected a multiple of 64 with row_squares"));
   GemmProblem wide = product(64, 64, 64);
   wide.element = DType::kFloat32;
   EXPECT_THAT(reason(wide), HasSubstr("expected float16 or bfloat16, got float32"));
@@ -162,6 +170,17 @@ TEST(GemmText, CallsTheStepsInOrder) {
   EXPECT_EQ(text.find("activate("), std::string::npos);
   EXPECT_EQ(config.name(),
             "gemm_sm90_bf16_p128x192s4_row_scale_bias_silu_gate_residual_row_statistics");
+}
+
+TEST(GemmText, ScalesRowsBeforeTheyTurn) {
+  GemmConfig config;
+  config.rope_dim = 64;
+  config.steps = {GemmStep::kRmsScale, GemmStep::kBias, GemmStep::kRope};
+  const std::string text = emit_gemm(config);  // whole heads are scaled where they turn
+  EXPECT_THAT(text, HasSubstr("rotated(values)"));
+  EXPECT_EQ(text.find("scale_rows"), std::string::npos);
+  EXPECT_THAT(text, HasSubstr("kRmsScale = true"));
+  EXPECT_THAT(codegen::problem_of({GemmStep::kRelu, GemmStep::kRope}), HasSubstr("rope last"));
 }
 
 TEST(GemmConfig, IsNamedByAllThatItsTextDependsOn) {

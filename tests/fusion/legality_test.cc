@@ -337,6 +337,22 @@ TEST(Legality, RowKernelsStoreTheRowsWhoseKeysGoToACache) {
   EXPECT_THAT(codes(legality(*p.built, 0, 3)), ElementsAre(kOtherConsumer));
 }
 
+TEST(Legality, SumsOfSquaresEndASegmentAndAreStoredBesideWhatTheyAreOf) {
+  struct Squares : Parts {
+    ValueId m = matmul("m", x, weight("wide", kF32, {64, kWidth}));
+    ValueId s = row_squares("s", m);
+  };
+  Squares p;
+  const ValueId n = p.matmul("n", p.m, p.weight("back", kF32, {kWidth, 64}));
+  EXPECT_THAT(p.reasons(p.rms_scale("r", n, p.s, 1e-6), 0, 1), IsEmpty());  // n reads m, too
+  EXPECT_THAT(make_segment(*p.built, 0, 1).outputs, ElementsAre(p.s, p.m));
+  EXPECT_THAT(legality(*p.built, 2, 3), IsEmpty());
+  EXPECT_EQ(make_segment(*p.built, 2, 3).steps.at(0).step, Step::kRmsScale);
+  Squares followed;
+  const ValueId a = followed.activation("a", followed.s, graph::Activation::kRelu);
+  EXPECT_THAT(codes(followed.reasons(a, 0, 2)), ElementsAre(kNotAStoreMap));
+}
+
 TEST(Legality, CacheStoreIsAStoreMapAtTheEnd) {
   Parts p;
   const ValueId numbers = p.input("numbers", DType::kInt32, {kRows});

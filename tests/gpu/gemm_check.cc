@@ -55,11 +55,9 @@ const std::vector<Steps> kHeads = {{Step::kBias, Step::kHeadStore},
 
 /// Norms of rows in front and behind, deferred.
 const std::vector<Steps> kDeferred = {
-    {Step::kRmsScale},
     {Step::kRmsScale, Step::kSilu, Step::kGate},
     {Step::kResidual, Step::kRowSquares},
     {Step::kRmsScale, Step::kBias, Step::kGeluErf, Step::kResidual, Step::kRowSquares},
-    {Step::kRmsScale, Step::kRope},
     {Step::kRmsScale, Step::kBias, Step::kRope}};
 
 struct Size {

@@ -1,6 +1,7 @@
 // Times matrix products with what follows them: ours against cuBLASLt's best algorithm for the same
 // epilogue, in the sizes of BERT and LLaMA.
-//   bench_gpu_gemm [--json FILE] [--seconds N] [GROUP...]     groups: base, large, llama1b, llama7b
+//   bench_gpu_gemm [--json FILE] [--seconds N] [--rows M] [GROUP...]
+// Groups: base, large, llama1b, llama7b. Rows: of x; without it those that the models run with.
 //
 // Protocol: a CUDA graph of launches of some 1.5 ms, weights rotating over 128 MB and more, so that
 // they come from memory; the GPU rests before each replay (power-capped clocks follow what ran
@@ -418,9 +419,10 @@ class Bench {
 
 int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // nothing is lost when a check ends the program
-  std::string seconds = "220";
-  const bench::Arguments arguments(argc, argv, {{"--seconds", &seconds}});
+  std::string seconds = "220", rows_text = "0";
+  const bench::Arguments arguments(argc, argv, {{"--seconds", &seconds}, {"--rows", &rows_text}});
   arguments.expect_names({"base", "large", "llama1b", "llama7b"});
+  const std::int64_t wanted_rows = std::stoll(rows_text);
   const auto deadline = Clock::now() + std::chrono::seconds(std::stoi(seconds));
   Bench bench(arguments.json());
   struct Case {
@@ -430,8 +432,11 @@ int main(int argc, char** argv) try {
   };
   std::vector<Case> cases;
   std::vector<cuda::GemmProblem> problems;
+  const std::vector<std::int64_t> all_rows =
+      wanted_rows > 0 ? std::vector{wanted_rows}
+                      : std::vector<std::int64_t>(std::begin(kRows), std::end(kRows));
   for (const Product& product : kProducts)
-    for (const std::int64_t rows : kRows)
+    for (const std::int64_t rows : all_rows)
       for (const char* letter = product.epilogues; *letter != 0; ++letter) {
         if (!arguments.wants(product.group)) continue;
         // BERT in full; of the others the sizes that their models run in.
@@ -449,7 +454,7 @@ int main(int argc, char** argv) try {
     }
     bench.run(one.product, one.kind, one.rows);
     const bool base_done = &one == &cases.back() || std::string((&one)[1].product.group) != "base";
-    if (std::string(one.product.group) == "base" && base_done)
+    if (std::string(one.product.group) == "base" && base_done && wanted_rows == 0)
       for (const std::int64_t rows : {std::int64_t{128}, std::int64_t{4096}, std::int64_t{32768}})
         bench.run_chain(rows);
   }

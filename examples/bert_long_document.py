@@ -2,7 +2,7 @@
 
 Needs torch and transformers. The weights are random, so that nothing is downloaded. A trained model:
 
-    model = AutoModel.from_pretrained("bert-base-uncased", attn_implementation="stof").eval()
+    model = AutoModel.from_pretrained("FOLDER_OF_A_BERT_WITH_4096_POSITIONS", attn_implementation="stof").eval()
 """
 
 import time

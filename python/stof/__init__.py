@@ -7,6 +7,7 @@ GPUs. ``stof.masks`` has the masks, ``stof.plan`` prepares a call once. docs/pyt
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from . import masks
 from ._native import library
@@ -72,3 +73,17 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def __getattr__(name: str) -> Any:
+    """No more names: one that does not exist, with what serves here."""
+    hint = ""
+    if name in masks.__all__:
+        hint = f"; did you mean stof.masks.{name}?"
+    elif name in ("scaled_dot_product_attention", "flash_attn_func", "sdpa"):
+        hint = "; use stof.attention(q, k, v, mask)"
+    elif name in ("flash_attn_varlen_func", "attention_varlen"):
+        hint = "; use stof.varlen_attention(q, k, v, cu_seqlens_q, cu_seqlens_kv, mask)"
+    elif name in ("flex_attention", "create_block_mask"):
+        hint = f"; use stof.compat.flex.{name}"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

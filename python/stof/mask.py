@@ -25,7 +25,20 @@ class Mask:
 
     __slots__ = ("_handle", "_fingerprint", "_hash", "_release", "_name", "__weakref__")
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, *given: object, **named: object) -> None:
+        raise InvalidArgument(
+            "stof.Mask: masks are made by the functions of stof.masks, such as masks.causal(), and of "
+            'text by masks.parse("causal & window(256, 0)"); calls that take a mask take its text, too'
+        )
+
+    @classmethod
+    def _of(cls, handle: int) -> Mask:
+        """Takes the handle over."""
+        mask = cls.__new__(cls)
+        mask._own(handle)
+        return mask
+
+    def _own(self, handle: int) -> None:
         self._handle = handle
         self._release = library().stof_mask_release
         self._fingerprint: str | None = None
@@ -368,7 +381,7 @@ def made(function: Any, *arguments: Any) -> Mask:
     handle = ctypes.c_void_p()
     check(function(*arguments, ctypes.byref(handle)))
     assert handle.value is not None
-    return Mask(handle.value)
+    return Mask._of(handle.value)
 
 
 def _score_shape(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import difflib
 import json
+import warnings
 from typing import Any, Iterable, Sequence
 
 from ._native import encoded, library, structs
@@ -273,13 +274,19 @@ def document(lengths: Iterable[int]) -> Mask:
     """Packed documents of these lengths, one after the other: q and k in the same one. Tokens past
     their sum see nothing, so no lengths give none(). For a document's number per token use
     ``predicate("doc[q] == doc[k]", doc=ids)``; numbers 0, 0, 1, ... in place of lengths are
-    refused."""
+    refused, and lengths that look cumulative, 0, 10, 64, are warned about."""
     given = wholes(lengths, "lengths")
     if _are_numbers(given):
         raise InvalidArgument(
             f"lengths: expected the length of each document, got {_shortened(given)}, which look like "
             "a document's number for each token; pass their counts (numpy.bincount(ids)), or "
             'predicate("doc[q] == doc[k]", doc=ids). If they are lengths leave out those of 0'
+        )
+    if _are_cumulative(given):
+        warnings.warn(
+            f"lengths: {_shortened(given)} look like cumulative lengths, and are taken for the length of "
+            "each document; pass numpy.diff(cu_seqlens), or leave out lengths of 0",
+            stacklevel=2,
         )
     return _node("document", lengths=given)
 
@@ -288,6 +295,11 @@ def _are_numbers(values: list[int]) -> bool:
     """0, 0, 1, 1, 1, 2 and the like: they start at 0, go up by at most 1, and some come again."""
     steps = {after - before for before, after in zip(values, values[1:])}
     return len(values) > 3 and values[0] == 0 and steps == {0, 1}
+
+
+def _are_cumulative(values: list[int]) -> bool:
+    """0, 10, 64 and the like: from 0 on they ascend."""
+    return len(values) > 2 and values[0] == 0 and values == sorted(set(values))
 
 
 def _shortened(values: list[int]) -> str:

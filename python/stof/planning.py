@@ -126,6 +126,10 @@ class Plan:
         kernel: str | None = None,
         stream: int = 0,
     ) -> None:
+        if not isinstance(problem, Problem):
+            raise InvalidArgument(
+                "stof.Plan: plans are made by stof.plan(mask, batch=..., ...) and stof.varlen_plan()"
+            )
         self._problem = problem
         self._mask = mask
         self._device = device

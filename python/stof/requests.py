@@ -43,7 +43,15 @@ def check_heads(q: Any, k: Any, v: Any, rank: int, axis: int, enable_gqa: bool) 
             got = type(array).__name__ if shape is None else f"shape {list(shape)}"
             hint = ""
             if rank == 4 and shape is not None and len(shape) == 3:
-                hint = f"; give it a batch dimension: {name}[None], or a head dimension: {name}[:, None]"
+                hint = (
+                    "; packed sequences [rows, heads, head_dim] are stof.varlen_attention()'s; else give "
+                    f"it a batch dimension: {name}[None], or a head dimension: {name}[:, None]"
+                )
+            elif rank == 3 and shape is not None and len(shape) == 4:
+                hint = (
+                    "; sequences that are not packed are stof.attention()'s, and [batch, seq, heads, "
+                    f"head_dim] of one length is packed by {name}.reshape(-1, heads, head_dim)"
+                )
             raise InvalidArgument(f"{name}: expected {LAYOUTS[rank]}, got {got}{hint}")
     if q.shape[axis] != k.shape[axis] and not enable_gqa:
         hint = "; pass enable_gqa=True if heads of k and v serve several of q"

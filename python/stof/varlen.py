@@ -33,9 +33,22 @@ def lengths_of(cu_seqlens: Any, name: str) -> tuple[int, ...]:
     if lengths[0] != 0 or any(b < a for a, b in zip(lengths, lengths[1:])):
         raise InvalidArgument(
             f"{name}: expected cumulative lengths that ascend from 0, got {list(lengths)[:8]}"
-            f"{'...' if len(lengths) > 8 else ''}"
+            f"{'...' if len(lengths) > 8 else ''}; of lengths make them by "
+            "numpy.cumsum([0, *lengths])"
         )
     return lengths
+
+
+def _rows_of(cu_seqlens_q: Any, cu_seqlens_kv: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Both as numbers; the second's default is the first."""
+    if isinstance(cu_seqlens_kv, (str, Mask)):
+        raise InvalidArgument(
+            "cu_seqlens_kv: expected cumulative lengths [sequences + 1], got a mask; write mask= before it"
+        )
+    rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
+    if cu_seqlens_kv is None:
+        return rows_q, rows_q
+    return rows_q, lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
 
 
 def varlen_plan(
@@ -72,8 +85,7 @@ def varlen_plan(
     if others:
         refuse("varlen_plan", others)
     given = but(locals(), "mask", "cu_seqlens_q", "cu_seqlens_kv", "device", "kernel", "others")
-    rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
-    rows_kv = rows_q if cu_seqlens_kv is None else lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
+    rows_q, rows_kv = _rows_of(cu_seqlens_q, cu_seqlens_kv)
     if len(rows_q) != len(rows_kv):
         raise InvalidArgument(
             f"cu_seqlens_kv: expected {len(rows_q)} entries like cu_seqlens_q, got {len(rows_kv)}"
@@ -164,8 +176,7 @@ def varlen_attention(
 
         q, k, v = torch_ops.lowered(q, k, v)
     request = Request(**given, score_mod=score_mod)
-    rows_q = lengths_of(cu_seqlens_q, "cu_seqlens_q")
-    rows_kv = rows_q if cu_seqlens_kv is None else lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
+    rows_q, rows_kv = _rows_of(cu_seqlens_q, cu_seqlens_kv)
     if plan is not None:
         request.check_beside(plan, mask)
         for name, lengths in (("cu_seqlens_q", rows_q), ("cu_seqlens_kv", rows_kv)):

@@ -41,7 +41,7 @@ def test_numbers_of_documents_are_no_lengths(ids):
 
 
 @pytest.mark.parametrize(
-    "lengths", [[0, 3, 3], [0, 0, 0, 0], [0, 1, 2, 3], [1, 1, 2, 2], [0, 1], []]
+    "lengths", [[0, 3, 3], [0, 0, 0, 0], [2, 1, 2, 3], [1, 1, 2, 2], [0, 1], []]
 )
 def test_lengths_of_documents(lengths):
     masks.document(lengths)
@@ -133,3 +133,45 @@ def test_many_heads_are_warned_about_once(monkeypatch):
 
 def test_names_shown():
     assert dir(stof) == sorted(stof.__all__)
+
+
+def test_masks_and_plans_are_not_made_by_their_classes():
+    for given in (("causal",), (), (masks.causal(),), (7,)):
+        with pytest.raises(stof.InvalidArgument, match=r"stof\.Mask: .*masks\.parse"):
+            stof.Mask(*given)
+    with pytest.raises(stof.InvalidArgument, match=r"stof\.Plan: .*stof\.plan"):
+        stof.Plan("causal", 1, 2, 3)
+
+
+def test_cumulative_lengths_are_no_lengths():
+    with pytest.warns(UserWarning, match=r"lengths: .*numpy\.diff\(cu_seqlens\)"):
+        masks.document([0, 10, 64])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert masks.document([10, 54]) == masks.document(np.diff([0, 10, 64]))
+    rows = Q[0, 0]
+    with pytest.raises(stof.InvalidArgument, match=r"cu_seqlens_q: .*numpy\.cumsum"):
+        stof.varlen_attention(rows[:, None], rows[:, None], rows[:, None], [3, 5])
+
+
+def test_packed_and_other_layouts_name_each_others_function():
+    with pytest.raises(stof.InvalidArgument, match=r"^q: .*varlen_attention"):
+        stof.attention(Q[0], Q[0], Q[0])
+    with pytest.raises(stof.InvalidArgument, match=r"^q: .*stof\.attention"):
+        stof.varlen_attention(Q, Q, Q, [0, 2])
+    with pytest.raises(stof.InvalidArgument, match=r"^cu_seqlens_kv: .*a mask; write mask="):
+        stof.varlen_attention(Q[0], Q[0], Q[0], [0, 3], "causal")
+
+
+def test_names_of_other_libraries():
+    with pytest.raises(AttributeError, match=r"stof\.masks\.causal"):
+        stof.causal
+    with pytest.raises(AttributeError, match=r"use stof\.attention"):
+        stof.scaled_dot_product_attention
+    with pytest.raises(TypeError, match="write cu_seqlens_kv="):
+        stof.varlen_attention(Q[0], Q[0], Q[0], [0, 3], cu_seqlens_k=[0, 3])
+
+
+def test_a_table_that_is_not_given_is_named():
+    with pytest.raises(stof.InvalidArgument, match=r'unknown name "doc"; a table of that name'):
+        masks.predicate("doc[q] == doc[k]")

@@ -408,7 +408,7 @@ def test_beginners_are_told_what_to_write(call, message):
         (lambda: masks.from_json('{"op": "problem.x"}'), 'mask "problem.x"'),
         (
             lambda: stof.plan("causal", seq_kv=4, **SHAPE, score_mod="score + alibi_slopes[h]"),
-            'name "alibi_slopes"; expected b, h, q, k, a function or a table that is given\n'
+            'name "alibi_slopes"; a table of that name must be given beside the text\n'
             "  score + alibi_slopes[h]\n          ^",
         ),
     ),

@@ -179,13 +179,14 @@ class Parser {
     if (const FunctionWord* function = find_function(name.text)) return parse_call(name, *function);
     for (std::size_t i = 0; i < tables_.size(); ++i)
       if (tables_[i].name == name.text) return parse_table(name, i);
-    std::vector<std::string_view> known = words();
+    const bool reads = token_.is("[");
+    std::vector<std::string_view> known = reads ? std::vector<std::string_view>() : words();
     for (const TableDecl& table : tables_) known.push_back(table.name);
-    const std::string hint = near_name_hint(name.text, known);
-    fail(name, fmt::format("unknown name {}{}", quote_text(name.text, 40),
-                           hint.empty() ? "; expected b, h, q, k, a function or a table that is "
-                                          "given"
-                                        : hint));
+    std::string hint = near_name_hint(name.text, known);
+    if (hint.empty())
+      hint = reads ? "; a table of that name must be given beside the text"
+                   : "; expected b, h, q, k, a function or a table that is given";
+    fail(name, fmt::format("unknown name {}{}", quote_text(name.text, 40), hint));
   }
 
   std::vector<std::int32_t> parse_list(std::string_view close, std::string_view what) {

@@ -88,6 +88,7 @@ TEST(Expression, PointsAtWhatIsWrong) {
   expect("doc[q, k] == 1", "column 1: doc has shape [8]: expected 1 index, got 2");
   expect("doc == 1", "doc has shape [8]: expected 1 index, got 0");
   expect("dog[q] == 1", "unknown name \"dog\"; did you mean \"doc\"");
+  expect("cat[q] == 1", "unknown name \"cat\"; a table of that name must be given");
   expect("(q < k", "expected \")\" to close the \"(\" 6 characters before");
   expect("q <", "expected a value, got the end of the text");
   expect("", "column 1: expected a value");

@@ -112,6 +112,11 @@ tune::TuningProblem load_problem(const ModelArguments& arguments) {
       return model::build_bert_graph(config, rows, dtype);
     };
   }
+  const int masks = problem.graph_of(1).num_masks();
+  STOF_CHECK(masks <= 1, kUnsupported,
+             "MODEL: {}: expected a model whose layers share one mask, got layers under {} (local "
+             "and global ones); such models are run, but neither tuned nor explained",
+             arguments.model, masks);
   STOF_CHECK(shape.seq <= max_positions, kInvalidArgument,
              "--shape: the model has {} positions, got sequences of {} tokens", max_positions,
              shape.seq);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/data/encoders_golden.safetensors and encoders_golden.json: one set of small seeded weights, and what
-transformers computes from it in float64 with BERT, RoBERTa and DistilBERT under many configurations, each of which
-changes a field that changes numbers: the last hidden states of a text, and the masked-LM head's logits where the text
+transformers computes from it in float64 with BERT, RoBERTa, DistilBERT and ModernBERT under many configurations, each of
+which changes a field that changes numbers: the last hidden states of a text, and the masked-LM head's logits where the text
 has a mask token. Weights are scaled so that attention is far from uniform.
 
     pip install torch transformers safetensors && tools/make_golden_encoders.py
@@ -12,13 +12,16 @@ import tempfile
 
 import torch
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (BertConfig, BertForMaskedLM, BertTokenizer, DistilBertConfig, DistilBertForMaskedLM,
-                          RobertaConfig, RobertaForMaskedLM, RobertaTokenizer)
+                          ModernBertConfig, ModernBertForMaskedLM, PreTrainedTokenizerFast, RobertaConfig,
+                          RobertaForMaskedLM, RobertaTokenizer)
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data"
 VOCAB = 40
 CLASSES = {"bert": (BertConfig, BertForMaskedLM), "roberta": (RobertaConfig, RobertaForMaskedLM),
-           "distilbert": (DistilBertConfig, DistilBertForMaskedLM)}
+           "distilbert": (DistilBertConfig, DistilBertForMaskedLM),
+           "modernbert": (ModernBertConfig, ModernBertForMaskedLM)}
 BERT = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40, "vocab_size": VOCAB,
         "max_position_embeddings": 32, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu"}
 BASE = {
@@ -26,7 +29,13 @@ BASE = {
     "roberta": {"model_type": "roberta", **BERT, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1},
     "distilbert": {"model_type": "distilbert", "dim": 24, "n_layers": 2, "n_heads": 3, "hidden_dim": 40,
                    "vocab_size": VOCAB, "max_position_embeddings": 32, "activation": "gelu"},
+    "modernbert": {"model_type": "modernbert", "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3,
+                   "intermediate_size": 16, "vocab_size": VOCAB, "max_position_embeddings": 32, "local_attention": 6,
+                   "global_attn_every_n_layers": 3, "global_rope_theta": 1000.0, "local_rope_theta": 20.0,
+                   "hidden_activation": "gelu", "norm_eps": 1e-5, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+                   "cls_token_id": 1, "sep_token_id": 2},
 }
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
 # name: its family's fields that differ (None: left out)
 CASES = {
     "bert": {},
@@ -51,6 +60,34 @@ CASES = {
     "distilbert n_layers": {"n_layers": 1},
     "distilbert hidden_dim": {"hidden_dim": 32},
     "distilbert untied": {"tie_word_embeddings": False, "activation": "relu", "n_heads": 2},
+    "modernbert": {},
+    "modernbert local_attention": {"local_attention": 4},
+    "modernbert odd local_attention": {"local_attention": 11},
+    "modernbert no local_attention": {"local_attention": None},
+    "modernbert every layer": {"global_attn_every_n_layers": 1},
+    "modernbert every second layer": {"global_attn_every_n_layers": 2},
+    "modernbert every third by default": {"global_attn_every_n_layers": None, "norm_eps": 1e-4},
+    "modernbert layer_types": {"global_attn_every_n_layers": None, "layer_types": [LOCAL, GLOBAL, LOCAL]},
+    "modernbert local alone": {"global_attn_every_n_layers": None, "layer_types": [LOCAL, LOCAL, LOCAL]},
+    "modernbert global_rope_theta": {"global_rope_theta": 50.0},
+    "modernbert local_rope_theta": {"local_rope_theta": 200.0},
+    "modernbert thetas by default": {"global_rope_theta": None, "local_rope_theta": None},
+    "modernbert rope_parameters": {"global_rope_theta": None, "local_rope_theta": None, "rope_parameters": {
+        GLOBAL: {"rope_type": "default", "rope_theta": 300.0}, LOCAL: {"rope_type": "default", "rope_theta": 30.0}}},
+    "modernbert norm_eps": {"norm_eps": 0.05},
+    "modernbert norm_eps by default": {"norm_eps": None, "local_attention": 2},
+    "modernbert norm_bias": {"norm_bias": True},
+    "modernbert attention_bias": {"attention_bias": True},
+    "modernbert mlp_bias": {"mlp_bias": True},
+    "modernbert hidden_activation": {"hidden_activation": "gelu_pytorch_tanh"},
+    "modernbert relu": {"hidden_activation": "relu"},
+    "modernbert heads": {"num_attention_heads": 6},
+    "modernbert one layer": {"num_hidden_layers": 1},
+    "modernbert intermediate_size": {"intermediate_size": 8},
+    "modernbert head classifier_bias": {"classifier_bias": True},
+    "modernbert head classifier_activation": {"classifier_activation": "relu"},
+    "modernbert head without decoder_bias": {"decoder_bias": False},
+    "modernbert head untied": {"tie_word_embeddings": False},
 }
 # DistilBERT's names of what the others call so.
 DISTILBERT = [("distilbert.transformer.layer.", "encoder.layer."), ("attention.q_lin", "attention.self.query"),
@@ -64,8 +101,15 @@ HEADS = [("cls.predictions.transform.dense", "head.dense"), ("cls.predictions.tr
          ("lm_head.bias", "head.decoder.bias")]
 
 
+WORDS = "embeddings.word_embeddings.weight"
+
+
 def role_of(name):
     """The name in full_weights() of a family's tensor."""
+    if name.startswith("model."):
+        return "modern." + name.removeprefix("model.") if "tok_embeddings" not in name else WORDS
+    if name.startswith(("head.", "decoder.")):
+        return name if name.startswith("head.") else "head." + name
     for theirs, role in DISTILBERT + HEADS if name.startswith(("distilbert.", "vocab")) else HEADS:
         name = name.replace(theirs, role)
     return name.removeprefix("bert.").removeprefix("roberta.").removeprefix("distilbert.")
@@ -100,6 +144,14 @@ def full_weights():
     dense("head.dense", 24, 24)
     norm("head.norm")
     dense("head.decoder", VOCAB, 24)
+    for name in ("modern.embeddings.norm", "modern.final_norm"):
+        norm(name)
+    for i in range(3):
+        name = f"modern.layers.{i}."
+        for part in ("attn_norm", "mlp_norm") if i > 0 else ("mlp_norm",):
+            norm(name + part)
+        for part, rows, columns in (("attn.Wqkv", 72, 24), ("attn.Wo", 24, 24), ("mlp.Wi", 32, 24), ("mlp.Wo", 24, 16)):
+            dense(name + part, rows, columns)
     return weights
 
 
@@ -111,13 +163,23 @@ def tokenizers():
     bpe = ["<s>", "<pad>", "</s>", "<unk>"] + letters + ["\u0120"] + [a + b for a, b in merges] + ["!", "\u00c3", "\u00a4"]
     bpe.append("<mask>")
     assert len(wordpiece) == VOCAB and len(bpe) == VOCAB
+    modern = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(
+        ["[PAD]", "[CLS]", "[SEP]", "[UNK]"] + bpe[4:-1] + ["[MASK]"])}, merges=merges))
+    modern.normalizer = normalizers.NFC()
+    modern.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    modern.decoder = decoders.ByteLevel()
+    modern.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]",
+                                                          special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
     return {
+        "modernbert": PreTrainedTokenizerFast(tokenizer_object=modern, pad_token="[PAD]", cls_token="[CLS]",
+                                              sep_token="[SEP]", unk_token="[UNK]", mask_token="[MASK]"),
         "bert": BertTokenizer(vocab={token: i for i, token in enumerate(wordpiece)}),
         "roberta": RobertaTokenizer(vocab={token: i for i, token in enumerate(bpe)}, merges=merges),
     }
 
 
 TEXTS = {"bert": "ab a [MASK] bad cafe [PAD] e, deed [MASK]",
+         "modernbert": "abc abc [MASK] abcd ee!\u00e4 d deee dada zebra [MASK]",
          "roberta": "abc abc <mask> abcd ee! <pad>\u00e4 d deee dada <mask>"}
 
 
@@ -147,7 +209,7 @@ def main():
         tied = fields.get("tie_word_embeddings", True)
         for key in state:
             if tied and role_of(key) == "head.decoder.weight":
-                state[key] = weights["embeddings.word_embeddings.weight"].double()
+                state[key] = weights[WORDS].double()
         model.load_state_dict(state)
         tokens = "bert" if family == "distilbert" else family
         ids = torch.tensor([ids_of[tokens]])
@@ -170,8 +232,8 @@ def main():
         seen = {}
         for name in CASES:
             key = tuple(results[f"{kind}.{name}"].flatten().tolist())
-            untied = kind == "states" and "untied" in name
-            if not untied:
+            head_alone = kind == "states" and ("untied" in name or "head" in name.split())
+            if not head_alone:
                 assert seen.setdefault(key, name) == name, f"{name} gives {kind} of {seen[key]}: nothing is put to the test"
     save_file({**{f"weight.{k}": v for k, v in weights.items()}, **results}, DATA / "encoders_golden.safetensors")
     (DATA / "encoders_golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")

@@ -1,6 +1,6 @@
 #pragma once
-// TextEncoder: a BERT, RoBERTa or DistilBERT checkpoint folder in, token or sentence embeddings
-// out.
+// TextEncoder: a BERT, RoBERTa, DistilBERT or ModernBERT checkpoint folder in, token or sentence
+// embeddings out.
 
 #include <cstdint>
 #include <functional>

@@ -250,10 +250,13 @@ std::vector<Segment> decode(const Graph& graph, const Scheme& scheme, const Limi
     const int layer = graph.op(i).layer;
     if (layer == kNoId) {
       OperatorId last = i;
-      // As the initial scheme: not over a product, which not every backend runs behind a norm or
-      // another product, and nothing takes these segments apart.
+      // Not over a product, and behind one its bias alone: not every backend runs more, and nothing
+      // takes these segments apart.
+      const auto joins = [&](Op op) {
+        return op != Op::kMatmul && (op == Op::kBias || graph.op(i).op != Op::kMatmul);
+      };
       while (last + 1 < graph.num_operators() && graph.op(last + 1).layer == kNoId &&
-             graph.op(last + 1).op != Op::kMatmul && legality(graph, i, last + 1, limits).empty())
+             joins(graph.op(last + 1).op) && legality(graph, i, last + 1, limits).empty())
         ++last;
       segments.push_back(make_segment(graph, i, last, limits));
       i = last + 1;

@@ -130,9 +130,10 @@ std::vector<Reason> legality(const Graph& graph, OperatorId first, OperatorId la
 Segment make_segment(const Graph& graph, OperatorId first, OperatorId last,
                      const Limits& limits = {});
 
-/// Applies the scheme to every layer; operators outside of layers are fused as far as is legal,
-/// from the first on. Throws InvalidArgument where the scheme's size is not the layers' (all have
-/// as many operators as the first), or as make_segment().
+/// Applies the scheme to every layer; operators outside of layers are fused from the first on as
+/// far as is legal, products with no more than their bias. Throws InvalidArgument where the
+/// scheme's size is not the layers' (all have as many operators as the first), or as
+/// make_segment().
 std::vector<Segment> decode(const Graph& graph, const Scheme& scheme, const Limits& limits = {});
 
 /// Of structure, shapes, dtypes and attributes; names, the layer and ids play no part, so that

@@ -22,6 +22,8 @@ const BertNames& names_of(BertFamily family) {
       return roberta_names();
     case BertFamily::kDistilBert:
       return distilbert_names();
+    case BertFamily::kModernBert:
+      return modernbert_names();
   }
   throw_error(ErrorCode::kInternal, "BERT family {} has no names", static_cast<int>(family));
 }
@@ -107,7 +109,7 @@ BertConfig read_bert_config(const JsonFields& fields) {
 BertConfig parse_bert_config(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
   const JsonFields fields(json, file);
-  constexpr const char* kKnown = "\"bert\", \"roberta\" or \"distilbert\"";
+  constexpr const char* kKnown = "\"bert\", \"roberta\", \"distilbert\" or \"modernbert\"";
   if (!fields.has("model_type")) {
     // Early checkpoints have no model_type, but name their class.
     const Json& architectures = fields.array("architectures");
@@ -120,6 +122,7 @@ BertConfig parse_bert_config(std::string_view text, const std::string& file) {
   if (type == "bert") return read_bert_config(fields);
   if (type == "roberta") return read_roberta_config(fields);
   if (type == "distilbert") return read_distilbert_config(fields);
+  if (type == "modernbert") return read_modernbert_config(fields);
   fields.refuse("model_type", kKnown);
 }
 

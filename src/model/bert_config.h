@@ -4,13 +4,23 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/cpu/gemm.h"
 
 namespace stof::model {
 
-/// Whose checkpoint it is: all are computed by one graph.
-enum class BertFamily : std::uint8_t { kBert, kRoberta, kDistilBert };
+/// Whose checkpoint it is. The first three are computed by one graph.
+enum class BertFamily : std::uint8_t { kBert, kRoberta, kDistilBert, kModernBert };
+
+/// What ModernBERT alone has.
+struct ModernBertFields {
+  std::vector<bool> is_local;     ///< by layer; others see all tokens
+  std::int64_t local_radius = 0;  ///< tokens that a local layer sees on each side
+  double global_theta = 0, local_theta = 0;
+  bool norm_bias = false, attention_bias = false, mlp_bias = false;
+  bool head_bias = false, decoder_bias = true;  ///< of the masked-LM head
+};
 
 struct BertConfig {
   BertFamily family = BertFamily::kBert;
@@ -30,6 +40,7 @@ struct BertConfig {
   // Of the masked-LM head.
   cpu::Activation head_activation = cpu::Activation::kGeluErf;
   bool tied_head = true;  ///< it multiplies by the word embeddings
+  ModernBertFields modern;
 
   std::int64_t head_dim() const { return hidden_size / num_heads; }
   /// Rows of the position table.

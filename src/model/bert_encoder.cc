@@ -22,7 +22,7 @@ Tensor BertEncoder::forward(const PackedTexts& texts, const mask::Mask& mask,
   texts.validate(config_);
   if (texts.num_tokens() == 0) return Tensor(DType::kFloat32, {0, config_.hidden_size});
   exec::RunTiming spent;
-  Tensor states = session_.run(texts.batch(mask), &spent);
+  Tensor states = session_.run(texts.batch(mask, config_), &spent);
   timing.plan += spent.plan;
   timing.attention += spent.attention;
   return states;

@@ -1,6 +1,6 @@
 #pragma once
-// The families that share BERT's graph: what each reads of config.json, and what it calls its
-// tensors. One source a family.
+// The families of encoders: what each reads of config.json, and what it calls its tensors. One
+// source a family.
 
 #include <cstdint>
 #include <string_view>
@@ -28,12 +28,14 @@ struct BertNames {
 const BertNames& bert_names();
 const BertNames& roberta_names();
 const BertNames& distilbert_names();
+const BertNames& modernbert_names();
 const BertNames& names_of(BertFamily family);
 
 /// Each throws as parse_bert_config() does.
 BertConfig read_bert_config(const JsonFields& fields);
 BertConfig read_roberta_config(const JsonFields& fields);
 BertConfig read_distilbert_config(const JsonFields& fields);
+BertConfig read_modernbert_config(const JsonFields& fields);
 
 // --- shared by the families -----------------------------------------------------------------
 

@@ -1,29 +1,16 @@
 #include "model/bert_graph.h"
 
+#include <algorithm>
 #include <string>
 
 #include "core/check.h"
+#include "model/modernbert.h"
 
 namespace stof::model {
 namespace {
 
 using graph::GraphBuilder;
 using graph::ValueId;
-
-graph::Activation activation_of(cpu::Activation activation) {
-  switch (activation) {
-    case cpu::Activation::kRelu:
-      return graph::Activation::kRelu;
-    case cpu::Activation::kGeluErf:
-      return graph::Activation::kGeluErf;
-    case cpu::Activation::kGeluTanh:
-      return graph::Activation::kGeluTanh;
-    case cpu::Activation::kNone:
-      break;
-  }
-  throw_error(ErrorCode::kInvalidArgument,
-              "BERT config: activation: expected relu, gelu_erf or gelu_tanh, got none");
-}
 
 class Builder {
  public:
@@ -80,7 +67,7 @@ class Builder {
     x = norm(name + "attention_norm", builder_.add(name + "attention_residual", attended, x));
     const ValueId activated =
         builder_.activation(name + "activation", dense(name + "intermediate", x, hidden, inner),
-                            activation_of(config_.activation));
+                            graph_activation(config_.activation));
     const ValueId output = dense(name + "output", activated, inner, hidden);
     return norm(name + "output_norm", builder_.add(name + "output_residual", output, x));
   }
@@ -93,12 +80,34 @@ class Builder {
 
 }  // namespace
 
+graph::Activation graph_activation(cpu::Activation activation) {
+  switch (activation) {
+    case cpu::Activation::kRelu:
+      return graph::Activation::kRelu;
+    case cpu::Activation::kGeluErf:
+      return graph::Activation::kGeluErf;
+    case cpu::Activation::kGeluTanh:
+      return graph::Activation::kGeluTanh;
+    case cpu::Activation::kNone:
+      break;
+  }
+  throw_error(ErrorCode::kInvalidArgument,
+              "BERT config: activation: expected relu, gelu_erf or gelu_tanh, got none");
+}
+
 graph::Graph build_bert_graph(const BertConfig& config, std::int64_t rows, DType dtype) {
   STOF_CHECK(rows >= 1, kInvalidArgument, "BERT graph: rows: expected at least 1, got {}", rows);
   STOF_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16,
              kInvalidArgument, "BERT graph: dtype: expected float32, float16 or bfloat16, got {}",
              to_string(dtype));
+  if (config.family == BertFamily::kModernBert) return build_modernbert_graph(config, rows, dtype);
   return Builder(config, rows, dtype).build();
+}
+
+std::vector<mask::Mask> bert_masks(const BertConfig& config, const mask::Mask& mask) {
+  const std::vector<bool>& is_local = config.modern.is_local;
+  if (std::ranges::find(is_local, true) == is_local.end()) return {mask};
+  return {mask, mask & mask::window(config.modern.local_radius, config.modern.local_radius)};
 }
 
 }  // namespace stof::model

@@ -1,9 +1,12 @@
 #pragma once
 // BERT's stack of layers as a graph.
 
+#include <vector>
+
 #include "graph/graph.h"
 #include "model/bert_weights.h"
 #include "model/graph_weights.h"
+#include "stof/mask.h"
 
 namespace stof::model {
 
@@ -19,7 +22,16 @@ namespace stof::model {
 /// A layer has 14 operators: matmul, bias (query, key, value), attention, matmul, bias, add,
 /// layer_norm, matmul, bias, activation, matmul, bias, add, layer_norm. Throws InvalidArgument for
 /// no rows, or a dtype other than float32, float16 and bfloat16.
+///
+/// ModernBERT's is another (model/modernbert.h).
 graph::Graph build_bert_graph(const BertConfig& config, std::int64_t rows, DType dtype);
+
+/// The masks that attention of the graph is under: `mask`, and where the model has local layers
+/// that & their window.
+std::vector<mask::Mask> bert_masks(const BertConfig& config, const mask::Mask& mask);
+
+/// The graph's name of an activation. Throws InvalidArgument for none.
+graph::Activation graph_activation(cpu::Activation activation);
 
 /// For every weight of a graph that build_bert_graph() made of the same configuration; `weights`
 /// must outlive the result.

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "model/bert_graph.h"
+#include "model/modernbert.h"
 
 namespace stof::model {
 namespace {
@@ -28,6 +29,7 @@ class Binder : public GraphWeightBinder {
 }  // namespace
 
 GraphWeights bind_bert_weights(const graph::Graph& graph, const BertWeights& weights) {
+  if (!weights.named.empty()) return bind_modernbert_weights(graph, weights);
   Binder binder(graph);
   binder.bind("word_embeddings", weights.word_embeddings);
   binder.bind("position_embeddings", weights.position_embeddings);

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "model/bert_loader.h"
+#include "model/modernbert.h"
 
 namespace stof::model {
 namespace {
@@ -34,6 +35,10 @@ BertWeights load_bert_weights(Checkpoint checkpoint, const BertConfig& config) {
   const BertNames& names = names_of(config.family);
   BertWeights weights;
   weights.checkpoint = std::move(checkpoint);
+  if (config.family == BertFamily::kModernBert) {
+    load_modernbert_weights(config, weights);
+    return weights;
+  }
   BertLoader load(weights.checkpoint, weights.converted,
                   BertLoader::find_prefix(weights.checkpoint, names));
   const std::int64_t hidden = config.hidden_size;
@@ -57,15 +62,19 @@ BertHeadWeights load_bert_head_weights(Checkpoint checkpoint, const BertConfig& 
   BertHeadWeights weights;
   weights.checkpoint = std::move(checkpoint);
   BertLoader load(weights.checkpoint, weights.converted, "");
-  weights.dense = load.dense(named(names.head.dense), hidden, hidden);
-  weights.norm = load.norm(named(names.head.norm), hidden);
+  const bool modern = config.family == BertFamily::kModernBert;
+  const bool decoder_bias = !modern || config.modern.decoder_bias;
+  weights.dense =
+      load.dense(named(names.head.dense), hidden, hidden, !modern || config.modern.head_bias);
+  weights.norm = load.norm(named(names.head.norm), hidden, !modern || config.modern.norm_bias);
   if (config.tied_head) {
     BertLoader tables(weights.checkpoint, weights.converted,
                       BertLoader::find_prefix(weights.checkpoint, names));
-    weights.decoder = {tables.tensor(named(names.word_embeddings), {vocab, hidden}),
-                       load.tensor(named(names.head.tied_bias), {vocab})};
+    weights.decoder = {
+        tables.tensor(named(names.word_embeddings), {vocab, hidden}),
+        decoder_bias ? load.tensor(named(names.head.tied_bias), {vocab}) : TensorView{}};
   } else {
-    weights.decoder = load.dense(named(names.head.decoder), hidden, vocab);
+    weights.decoder = load.dense(named(names.head.decoder), hidden, vocab, decoder_bias);
   }
   return weights;
 }

@@ -2,6 +2,8 @@
 // The tensors of a checkpoint of BERT's families, by role.
 
 #include <deque>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "model/bert_config.h"
@@ -31,6 +33,8 @@ struct BertWeights {
   TensorView segment_embeddings;   ///< [segments, hidden]; empty where the model has none
   Norm embedding_norm;
   std::vector<Layer> layers;
+  /// ModernBERT's, by their names in its graph; layers and norms above are empty then.
+  std::map<std::string, TensorView> named;
 
   Checkpoint checkpoint;  ///< keeps the maps
   std::deque<Tensor> converted;

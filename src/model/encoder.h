@@ -28,7 +28,7 @@ struct PackedTexts {
   }
 
   /// What a session runs on; views into this.
-  exec::Batch batch(const mask::Mask& mask) const;
+  exec::Batch batch(const mask::Mask& mask, const BertConfig& config) const;
 
   /// Throws InvalidArgument naming the first token whose id or position the model does not know.
   void validate(const BertConfig& config) const;

@@ -1,4 +1,5 @@
 #include "core/check.h"
+#include "model/bert_graph.h"
 #include "model/encoder.h"
 
 namespace stof::model {
@@ -21,12 +22,16 @@ void PackedTexts::validate(const BertConfig& config) const {
                config.vocab_size, config.position_rows(), ids[t], positions[t]);
 }
 
-exec::Batch PackedTexts::batch(const mask::Mask& mask) const {
+exec::Batch PackedTexts::batch(const mask::Mask& mask, const BertConfig& config) const {
   const Dims rows = {num_tokens()};
-  return {{{"ids", {ids.data(), DType::kInt32, rows}},
-           {"positions", {positions.data(), DType::kInt32, rows}}},
-          offsets,
-          mask};
+  const std::vector<mask::Mask> masks = bert_masks(config, mask);
+  exec::Batch batch;
+  batch.inputs = {{"ids", {ids.data(), DType::kInt32, rows}},
+                  {"positions", {positions.data(), DType::kInt32, rows}}};
+  batch.offsets = offsets;
+  batch.mask = masks[0];
+  batch.more_masks = {masks.begin() + 1, masks.end()};
+  return batch;
 }
 
 }  // namespace stof::model

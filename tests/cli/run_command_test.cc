@@ -105,7 +105,7 @@ TEST(Run, MaskChangesTheResultAndAllDoesNot) {
 
 TEST(Run, FillsMasksOfEveryFamily) {
   const model::EncodersGolden golden;
-  for (const std::string name : {"bert", "roberta", "distilbert"}) {
+  for (const std::string name : {"bert", "roberta", "distilbert", "modernbert"}) {
     const model::TemporaryFolder folder;
     golden.write(folder, golden.at(name));
     const std::string text = golden.tokenizer(golden.at(name)).at("text");

@@ -137,7 +137,7 @@ TEST_F(TuneCommand, SaysWhatIsWrong) {
   EXPECT_THAT(user_error(run_stof({"tune", folder_.path(), "--budget", "soon"})),
               HasSubstr("--budget: expected a time as 30s or 2m, got \"soon\""));
   EXPECT_THAT(user_error(run_stof({"tune", folder_ / "absent"})),
-              HasSubstr("expected the folder of a BERT checkpoint"));
+              HasSubstr("expected the folder of an encoder's checkpoint"));
   EXPECT_THAT(user_error(run_stof({"explain"})), HasSubstr("expected a model's folder"));
   EXPECT_THAT(user_error(run_stof({"cache", "export", folder_ / "none.jsonl"})),
               HasSubstr("no tuning records to export"));

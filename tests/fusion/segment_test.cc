@@ -289,6 +289,23 @@ TEST(InitialScheme, FusesWhatSavesMostOfBert) {
   EXPECT_EQ(initial_scheme(small), initial_scheme(graph));
 }
 
+TEST(Decode, KeepsProductsOutsideOfLayersApart) {
+  graph::GraphBuilder builder;
+  const auto x = builder.input("x", DType::kBFloat16, {5, 16});
+  const auto product =
+      builder.matmul("product", x, builder.weight("matrix", DType::kBFloat16, {16, 16}));
+  const auto biased =
+      builder.bias("biased", product, builder.weight("bias", DType::kBFloat16, {16}));
+  const auto added = builder.add("added", biased, x);
+  const auto gamma = builder.weight("gamma", DType::kFloat32, {16});
+  builder.mark_live_out(builder.rms_norm("norm", added, gamma, 1e-5));
+  const Graph graph = builder.build();
+  const auto segments = decode(graph, Scheme());
+  ASSERT_EQ(segments.size(), 2u);
+  EXPECT_THAT(steps_of(segments[0]), ElementsAre(Step::kBias));
+  EXPECT_EQ(segments[1].family, Family::kRow);
+}
+
 TEST(Cost, CountsTilesWavesAndWhatMustBeMoved) {
   model::BertConfig config = tiny_config();
   config.hidden_size = 768;

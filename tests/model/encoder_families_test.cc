@@ -1,10 +1,13 @@
-// RoBERTa and DistilBERT: the small checkpoints of tools/make_golden_encoders.py against what
-// transformers computes from them, and checkpoints that are wrong.
+// RoBERTa, DistilBERT and ModernBERT: the small checkpoints of tools/make_golden_encoders.py
+// against what transformers computes from them, and checkpoints that are wrong.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/cpu/graph/interpret.h"
 #include "model/bert_config.h"
+#include "model/bert_graph.h"
+#include "model/encoder.h"
 #include "model/encoders_golden.h"
 #include "stof/error.h"
 #include "stof/text_encoder.h"
@@ -51,12 +54,13 @@ TEST(EncoderFamilies, GiveTransformersStatesUnderEveryFieldThatChangesNumbers) {
 
 TEST(EncoderFamilies, ReadTheNamesThatSentenceTransformersWritesAndNone) {
   const EncodersGolden golden;
-  for (const std::string name : {"roberta", "distilbert"})
+  for (const std::string name : {"roberta", "distilbert", "modernbert"})
     for (const std::string prefix : {"", "0.auto_model."}) {
       const json& entry = golden.at(name);
       std::map<std::string, Tensor> renamed;
+      const std::string usual = name == "modernbert" ? "model." : name + ".";
       for (auto& [own, tensor] : golden.weights(entry))
-        renamed[own.starts_with(name + ".") ? prefix + own.substr(name.size() + 1) : own] =
+        renamed[own.starts_with(usual) ? prefix + own.substr(usual.size()) : own] =
             Tensor::copy_of(tensor.view());
       const TemporaryFolder folder;
       golden.write(folder, entry, entry.at("config"), renamed);
@@ -123,7 +127,21 @@ TEST(EncoderFamilies, RefuseByNameWhatTheyCannotHonour) {
       {"distilbert", "num_attention_heads", 4, ErrorCode::kUnsupported},
       {"distilbert", "n_heads", 5, ErrorCode::kCorrupt},
       {"distilbert", "dim", nullptr, ErrorCode::kCorrupt},
-      {"distilbert", "pruned_heads", {{"0", {1}}}, ErrorCode::kUnsupported}};
+      {"distilbert", "pruned_heads", {{"0", {1}}}, ErrorCode::kUnsupported},
+      {"modernbert", "hidden_activation", "silu", ErrorCode::kUnsupported},
+      {"modernbert", "classifier_activation", "silu", ErrorCode::kUnsupported},
+      {"modernbert", "is_decoder", true, ErrorCode::kUnsupported},
+      {"modernbert", "rope_scaling", {{"factor", 2}}, ErrorCode::kUnsupported},
+      {"modernbert", "quantization_config", {{"bits", 8}}, ErrorCode::kUnsupported},
+      {"modernbert", "head_dim", 16, ErrorCode::kUnsupported},
+      {"modernbert", "num_attention_heads", 24, ErrorCode::kUnsupported},  // heads of size 1
+      {"modernbert", "sliding_window", 4, ErrorCode::kUnsupported},
+      {"modernbert", "layer_types", {"full_attention"}, ErrorCode::kCorrupt},
+      {"modernbert", "layer_types", {"full_attention", 3, "x"}, ErrorCode::kUnsupported},
+      {"modernbert", "global_attn_every_n_layers", 0, ErrorCode::kCorrupt},
+      {"modernbert", "rope_parameters", {{"rope_theta", 10}}, ErrorCode::kUnsupported},
+      {"modernbert", "rope_parameters", {{"full_attention", 1}}, ErrorCode::kCorrupt},
+      {"modernbert", "local_attention", -1, ErrorCode::kCorrupt}};
   for (const auto& [name, field, value, code] : kCases) {
     json config = golden.at(name).at("config");
     config[field] = value;
@@ -145,7 +163,10 @@ TEST(EncoderFamilies, NameTheTensorThatIsMissingOrMisshapen) {
       {"roberta", "roberta.encoder.layer.1.attention.self.key.bias"},
       {"distilbert", "distilbert.embeddings.word_embeddings.weight"},
       {"distilbert", "distilbert.transformer.layer.1.ffn.lin2.weight"},
-      {"distilbert", "distilbert.transformer.layer.0.sa_layer_norm.bias"}};
+      {"distilbert", "distilbert.transformer.layer.0.sa_layer_norm.bias"},
+      {"modernbert", "model.embeddings.tok_embeddings.weight"},
+      {"modernbert", "model.layers.1.attn_norm.weight"},
+      {"modernbert", "model.layers.2.mlp.Wi.weight"}};
   for (const auto& [name, tensor] : kCases) {
     const json& entry = golden.at(name);
     auto weights = golden.weights(entry);
@@ -163,6 +184,104 @@ TEST(EncoderFamilies, NameTheTensorThatIsMissingOrMisshapen) {
     // Without the table that tells the prefix, the name is named without one.
     EXPECT_THAT(refusal_of(ErrorCode::kNotFound, folder),
                 HasSubstr(std::string(tensor).substr(std::string(tensor).find('.') + 1)));
+  }
+}
+
+// --- ModernBERT's own ---------------------------------------------------------------------------
+
+TEST(ModernBert, TakesFieldsThatAreSaidTwiceWhereTheyAgree) {
+  const EncodersGolden golden;
+  const auto parse = [&](const json& changes) {
+    json config = golden.at("modernbert").at("config");
+    config.update(changes);
+    return parse_bert_config(config.dump(), "c.json").modern;
+  };
+  const auto refusal = [&](const json& changes) {
+    try {
+      parse(changes);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  const auto thetas = [](double global, double local) -> json {
+    return {{"rope_parameters",
+             {{"full_attention", {{"rope_type", "default"}, {"rope_theta", global}}},
+              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}}}};
+  };
+  EXPECT_EQ(parse(thetas(1000, 20)).local_theta, 20);
+  EXPECT_EQ(parse(thetas(1000, 20)).global_theta, 1000);
+  EXPECT_THAT(refusal(thetas(1000, 30)), HasSubstr("local_rope_theta"));
+  EXPECT_THAT(refusal(thetas(999, 20)), HasSubstr("global_rope_theta"));
+  json scaled = thetas(1000, 20);
+  scaled["rope_parameters"]["full_attention"] = {
+      {"rope_type", "linear"}, {"rope_theta", 1000.0}, {"factor", 2.0}};
+  EXPECT_THAT(refusal(scaled), HasSubstr("rope_parameters"));
+  const char *full = "full_attention", *local = "sliding_attention";
+  EXPECT_EQ(parse({{"layer_types", {full, local, local}}}).is_local,
+            (std::vector<bool>{false, true, true}));
+  EXPECT_THAT(refusal({{"layer_types", {full, local, full}}}),
+              HasSubstr("global_attn_every_n_layers"));
+  EXPECT_EQ(parse({{"sliding_window", 3}}).local_radius, 3);
+  EXPECT_EQ(parse({{"local_attention", nullptr}}).local_radius, 64);
+  EXPECT_EQ(parse({{"local_attention", 7}}).local_radius, 3);
+}
+
+/// Local layers with everything else alike are global layers under the window as a mask.
+TEST(ModernBert, CombinesItsWindowsWithTheUsersMask) {
+  const EncodersGolden golden;
+  const json& entry = golden.at("modernbert local alone");
+  json config = entry.at("config");
+  const TemporaryFolder local, global;
+  golden.write(local, entry, config, golden.weights(entry));
+  for (json& type : config["layer_types"]) type = "full_attention";
+  config["global_rope_theta"] = config["local_rope_theta"];
+  golden.write(global, entry, config, golden.weights(entry));
+  const std::vector<std::string> texts = {golden.tokenizer(entry).at("text"), "abc ee!"};
+  const auto states = [&](const TemporaryFolder& folder, const mask::Mask& mask) {
+    EncodeOptions options = single_thread();
+    options.mask = mask;
+    return TextEncoder::load(folder.path()).encode_tokens(texts, options);
+  };
+  const mask::Mask window = mask::window(3, 3), other = mask::window(1, 7) | mask::global(1, 1);
+  for (const std::size_t text : {0u, 1u}) {
+    EXPECT_LT(
+        relative_difference(states(local, mask::all())[text], states(global, window)[text].view()),
+        kRelative);
+    EXPECT_LT(relative_difference(states(local, other)[text],
+                                  states(global, window & other)[text].view()),
+              kRelative);
+  }
+  EXPECT_GT(relative_difference(states(local, other)[0], states(local, mask::all())[0].view()),
+            1e-3);
+}
+
+/// In 16 bits both halves of the gated layer are one product, as on a GPU.
+TEST(ModernBert, HasAGraphInSixteenBits) {
+  const EncodersGolden golden;
+  for (const std::string name : {"modernbert", "modernbert mlp_bias"}) {
+    const json& entry = golden.at(name);
+    const TemporaryFolder folder;
+    golden.write(folder, entry);
+    const BertConfig config = load_bert_config(folder.path());
+    const BertWeights weights = load_bert_weights(Checkpoint::open(folder.path()), config);
+    const std::vector<std::int32_t> ids = golden.tokenizer(entry).at("ids");
+    PackedTexts texts;
+    texts.add(ids);
+    const graph::Graph graph = build_bert_graph(config, texts.num_tokens(), DType::kFloat16);
+    EXPECT_NE(graph.find("layer.1.gate_up"), graph::kNoId);
+    const exec::Batch batch = texts.batch(mask::all(), config);
+    cpu::GraphOperands operands;
+    operands.mask = batch.mask, operands.more_masks = batch.more_masks;
+    for (const auto& [input, view] : batch.inputs) operands.values[graph.find(input)] = view;
+    const GraphWeights bound = bind_bert_weights(graph, weights);
+    operands.values.insert(bound.values.begin(), bound.values.end());
+    const cpu::GraphResults results = cpu::interpret_graph(graph, operands);
+    const Tensor found =
+        Tensor::converted(results.at(graph.live_outs()[0]).view(), DType::kFloat32);
+    // float16 rounds at about ten places a layer, and gates multiply what was rounded.
+    EXPECT_LT(relative_difference(found, golden.expected("states", entry)), 3e-2) << name;
   }
 }
 

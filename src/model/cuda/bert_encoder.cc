@@ -90,7 +90,7 @@ struct CudaBertEncoder::Impl {
            const std::function<void(const exec::CudaResult&)>& finish) {
     texts.validate(config);
     exec::RunTiming spent;
-    session.run(texts.batch(mask), finish, &spent);
+    session.run(texts.batch(mask, config), finish, &spent);
     timing.plan += spent.plan;
   }
 };

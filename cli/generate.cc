@@ -36,7 +36,9 @@ void generate_text(const GenerateArguments& arguments, const Program& program) {
              arguments.model == default_generator_folder()
                  ? "; run scripts/setup --models to fetch SmolLM2"
                  : "");
-  const TextGenerator generator = TextGenerator::load(arguments.model);
+  const TextGenerator generator = TextGenerator::load(arguments.model, arguments.load);
+  if (arguments.load.place == Place::kAuto)
+    report_place(generator.place(), generator.place_note(), program);
   if (!arguments.json)
     options.on_text = [](std::string_view text) {
       write_output(text);

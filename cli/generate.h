@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "stof/load_options.h"
 
 namespace stof::cli {
 
@@ -13,6 +14,7 @@ struct GenerateArguments {
   std::string prompt;
   bool chat = false;  ///< the prompt is a user's message
   std::string model;
+  LoadOptions load;
   std::string mask;
   std::int64_t max_tokens = 0;  ///< 0: GenerateOptions' own
   double temperature = 0;

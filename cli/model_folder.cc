@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/env.h"
 #include "core/file.h"
+#include "output.h"
 
 namespace stof::cli {
 
@@ -30,6 +31,14 @@ TextEncoder load_encoder(const std::string& folder, const LoadOptions& options) 
                  ? "; run scripts/setup --models to fetch the demo model"
                  : "; expected one with config.json, model.safetensors and vocab.txt");
   return TextEncoder::load(folder, options);
+}
+
+void report_place(const std::string& place, const std::string& note, const Program& program) {
+  if (program.quiet) return;
+  if (!note.empty())
+    write_note(fmt::format("computing on the {}; not on the GPU: {}", place, note));
+  else if (place.rfind("CPU", 0) != 0)
+    write_note("computing on the " + place);
 }
 
 }  // namespace stof::cli

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "commands.h"
 #include "stof/text_encoder.h"
 
 namespace stof::cli {
@@ -22,5 +23,9 @@ ModelFolderState inspect_model_folder(const std::string& folder);
 
 /// TextEncoder::load, with advice where the default model was not fetched yet.
 TextEncoder load_encoder(const std::string& folder, const LoadOptions& options = {});
+
+/// Of Place::kAuto, says where it computes when that is not the plain case: the CPU where there is
+/// no GPU. `note`: why not on the GPU.
+void report_place(const std::string& place, const std::string& note, const Program& program);
 
 }  // namespace stof::cli

@@ -100,7 +100,7 @@ tune::TuningProblem load_problem(const ModelArguments& arguments) {
     const model::LlamaConfig config = model::load_llama_config(arguments.model);
     max_positions = config.max_positions;
     // A GPU's products multiply halves of their own; those of oneDNN read the other factor.
-    model::LlamaGraphOptions options;
+    model::DecoderGraphOptions options;
     options.joined_gate = dtype != DType::kFloat32;
     problem.graph_of = [config, dtype, options](std::int64_t rows) {
       return model::build_llama_graph(config, rows, dtype, options);

@@ -38,25 +38,6 @@ struct RunOptions {
   GenerateArguments generate;  ///< with --prompt
 };
 
-/// Refuses what has no meaning beside --prompt: options are honoured or refused.
-void continue_prompt(RunOptions& options, const CLI::App& command, const Program& program) {
-  for (const char* name :
-       {"TEXT", "--file", "--task", "--tune", "--tune-budget", "--batch", "--output", "--timing"})
-    STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --prompt",
-               name);
-  STOF_CHECK(options.device != "cuda", kUnsupported,
-             "--device: text is generated on the CPU, got {}", options.device);
-  STOF_CHECK(options.dtype == "auto" || options.dtype == "fp32", kUnsupported,
-             "--dtype: text is generated in fp32, got {}", options.dtype);
-  GenerateArguments& generate = options.generate;
-  generate.model = command.count("--model") > 0 ? options.model : default_generator_folder();
-  generate.mask = options.mask;
-  generate.max_tokens = options.max_tokens;
-  generate.threads = options.threads;
-  generate.json = options.json;
-  generate_text(generate, program);
-}
-
 LoadOptions load_options(const RunOptions& options) {
   LoadOptions load;
   load.place = options.device == "cuda"  ? Place::kCuda
@@ -66,20 +47,26 @@ LoadOptions load_options(const RunOptions& options) {
   if (options.dtype != "auto") load.dtype = dtype_from_string(options.dtype);
   parse_budget("--tune-budget", options.tune_budget);
   STOF_CHECK(load.place != Place::kCpu || !load.dtype || load.dtype == DType::kFloat32,
-             kUnsupported, "--dtype: on the CPU encoders compute in fp32, got {}", options.dtype);
+             kUnsupported, "--dtype: on the CPU models compute in fp32, got {}", options.dtype);
   STOF_CHECK(load.place != Place::kCuda || load.dtype != DType::kFloat32, kUnsupported,
-             "--dtype: on a GPU encoders compute in fp16 or bf16, got {}", options.dtype);
+             "--dtype: on a GPU models compute in fp16 or bf16, got {}", options.dtype);
   return load;
 }
 
-/// Says where it computes when that is not the plain case: the CPU where there is no GPU.
-void report_place(const RunOptions& options, const Program& program, const TextEncoder& encoder) {
-  if (options.device != "auto" || program.quiet) return;
-  if (!encoder.place_note().empty())
-    write_note(fmt::format("computing on the {}; not on the GPU: {}", encoder.place(),
-                           encoder.place_note()));
-  else if (encoder.place().rfind("CPU", 0) != 0)
-    write_note("computing on the " + encoder.place());
+/// Refuses what has no meaning beside --prompt: options are honoured or refused.
+void continue_prompt(RunOptions& options, const CLI::App& command, const Program& program) {
+  for (const char* name :
+       {"TEXT", "--file", "--task", "--tune", "--tune-budget", "--batch", "--output", "--timing"})
+    STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --prompt",
+               name);
+  GenerateArguments& generate = options.generate;
+  generate.load = load_options(options);
+  generate.model = command.count("--model") > 0 ? options.model : default_generator_folder();
+  generate.mask = options.mask;
+  generate.max_tokens = options.max_tokens;
+  generate.threads = options.threads;
+  generate.json = options.json;
+  generate_text(generate, program);
 }
 
 EncodeOptions encode_options(const RunOptions& options) {
@@ -142,7 +129,7 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
   const tune::Stopwatch since_start;
   const TextEncoder encoder = load_encoder(options.model, load);
   double loaded = since_start.seconds();
-  report_place(options, program, encoder);
+  if (load.place == Place::kAuto) report_place(encoder.place(), encoder.place_note(), program);
   std::vector<EncodedText> tokens;
   tokens.reserve(texts.size());
   for (const std::string& text : texts)
@@ -211,7 +198,8 @@ void add_run_command(CLI::App& app, const Program& program) {
       ->capture_default_str();
   run_command
       .add_option("--dtype", options->dtype,
-                  "Element type to compute in; auto: fp32 on the CPU, fp16 on a GPU")
+                  "Element type to compute in; auto: fp32 on the CPU, on a GPU fp16, with --prompt "
+                  "bf16")
       ->check(one_of({"auto", "fp32", "fp16", "bf16"}))
       ->capture_default_str();
   run_command
@@ -261,7 +249,7 @@ void add_run_command(CLI::App& app, const Program& program) {
       examples({"stof run \"How do I sort a list?\" \"Sorting lists in Python\"",
                 "stof run --file sentences.txt --output embeddings.npy",
                 "echo \"a text\" | stof run --file - --json | head -c 300",
-                "stof run --prompt \"Once upon a time\" --max-tokens 60",
+                "stof run --prompt \"Once upon a time\" --max-tokens 60 --device cpu",
                 "stof run --chat --prompt \"What is a hash table?\" --temperature 0.7 --seed 1",
                 "stof run \"a long text\" --mask \"window(32,32) | global(1,1)\" --task tokens"}));
   run_command.callback(

@@ -1,7 +1,8 @@
 // Times a LLaMA model's passes through sessions on the GPU: random weights of LLaMA 3.2 1B's shape
 // in bfloat16, prompts that fill the caches, and steps of one token over caches of several lengths.
-//   bench_gpu_llama [prefill] [deferred] [decode] [--json FILE]
+//   bench_gpu_llama [prefill] [deferred] [decode] [text] [--json FILE]
 // deferred: prompts again, with the norms behind the products that read them.
+// text: wall time as TextGenerator has it, logits downloaded and the likeliest token taken.
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include "bench/gpu/arguments.h"
 #include "exec/cuda_session.h"
 #include "graph/deferred_norm.h"
+#include "model/decoder.h"
 #include "model/llama_graph.h"
 
 namespace {
@@ -68,6 +70,30 @@ struct Weights {
       bytes += static_cast<double>(tensor.bytes());
     }
   }
+};
+
+/// For Decoder, with 1B's vocabulary.
+class RandomLlama final : public model::DecoderModel {
+ public:
+  RandomLlama() : DecoderModel({16, 32, 128256, 131072, {}, "random"}) {}
+
+  Graph graph(std::int64_t rows, DType dtype,
+              const model::DecoderGraphOptions& options) const override {
+    return build_llama_graph(config_, rows, dtype, options);
+  }
+  model::GraphWeights weights(const Graph& graph) const override {
+    Weights random(graph);
+    model::GraphWeights weights;
+    for (Tensor& tensor : random.tensors) weights.owned.push_back(std::move(tensor));
+    weights.values = std::move(random.views);
+    return weights;
+  }
+  std::vector<mask::Mask> masks(const mask::Mask& also) const override {
+    return llama_masks(config_, also);
+  }
+
+ private:
+  model::LlamaConfig config_ = config_of(128256);
 };
 
 /// `rows` new tokens of each of `sequences`, whose caches then hold `keys`.
@@ -167,17 +193,57 @@ void run(const cuda::Device& device, const std::string& pass, std::FILE* json) {
   }
 }
 
+void write_text(std::FILE* json) {
+  const model::Decoder decoder(std::make_unique<RandomLlama>(),
+                               {Place::kCuda, DType::kBFloat16, Tuning::kOff});
+  using Clock = std::chrono::steady_clock;
+  const auto ms_since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  constexpr std::size_t kPrompt = 2048, kChunk = 512;
+  constexpr int kSteps = 300, kWarm = 20;
+  exec::RunTiming timing;
+  std::vector<std::int32_t> prompt;
+  for (std::size_t i = 0; i < kPrompt; ++i)
+    prompt.push_back(static_cast<std::int32_t>(i * 37 % 128000));
+  double prefill = 0, step = 0;
+  for (int round = 0; round < 2; ++round) {  // the first compiles
+    auto sequence = decoder.start(1, kPrompt + kSteps + kWarm);
+    auto start = Clock::now();
+    Tensor logits;
+    for (std::size_t at = 0; at < kPrompt; at += kChunk)
+      logits = sequence->forward({{0, std::span(prompt).subspan(at, kChunk)}}, mask::all(), timing);
+    prefill = ms_since(start);
+    for (int i = 0; i < kSteps + kWarm; ++i) {
+      if (i == kWarm) start = Clock::now();
+      const auto row = logits.as<float>();
+      const auto id = static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());
+      logits = sequence->forward({{0, {&id, 1}}}, mask::all(), timing);
+    }
+    step = ms_since(start) / kSteps;
+  }
+  std::printf(
+      "text: %zu tokens read in chunks of %zu: %.1f ms; a token written: %.3f ms, %.0f a second\n",
+      kPrompt, kChunk, prefill, step, 1e3 / step);
+  if (json != nullptr)
+    std::fprintf(json,
+                 "{\"model\":\"llama-1b\",\"pass\":\"text\",\"prompt\":%zu,\"chunk\":%zu,"
+                 "\"prompt_ms\":%.2f,\"token_ms\":%.4f}\n",
+                 kPrompt, kChunk, prefill, step);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   const bench::Arguments arguments(argc, argv);
   const std::vector<std::string> passes = {"prefill", "deferred", "decode"};
-  arguments.expect_names(passes);
+  arguments.expect_names({"prefill", "deferred", "decode", "text"});
   const cuda::Device device = cuda::Device::open();
   std::printf("%s\n", device.facts().name.c_str());
   for (const std::string& pass : passes)
     if (arguments.wants(pass)) run(device, pass, arguments.json());
+  if (arguments.wants("text")) write_text(arguments.json());
   return 0;
 } catch (const std::exception& error) {
   return stof::bench::give_up(error);

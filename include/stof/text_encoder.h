@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "stof/load_options.h"
 #include "stof/mask.h"
 #include "stof/tensor.h"
 
@@ -50,27 +50,6 @@ struct FilledMask {
 /// not waited for one by one.
 struct EncodeTiming {
   double tokenize = 0, plan = 0, attention = 0, total = 0;
-};
-
-/// Where an encoder computes.
-enum class Place : std::uint8_t {
-  kCpu,
-  kCuda,  ///< an NVIDIA GPU; needs the driver, cuBLASLt, and NVRTC or cached kernels
-  kAuto,  ///< a GPU where all of that is there and can run the model, else the CPU
-};
-
-/// Whether what `stof tune` found for the model on this machine is used.
-enum class Tuning {
-  kOff,     ///< the fusion rules' choices
-  kCached,  ///< the records of the cache folder, and those that come with the library
-};
-
-struct LoadOptions {
-  Place place = Place::kCpu;
-  /// Default: float32 on the CPU (which takes no other), float16 on a GPU (or bfloat16: a wider
-  /// range and an eighth of the precision). kAuto with a 16-bit type means a GPU.
-  std::optional<DType> dtype;
-  Tuning tuning = Tuning::kCached;
 };
 
 /// An encoder loaded from an ordinary Hugging Face folder: config.json, model.safetensors (or a

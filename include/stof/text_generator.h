@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stof/load_options.h"
 #include "stof/mask.h"
 #include "stof/tensor.h"
 
@@ -51,24 +52,30 @@ struct GeneratedText {
   std::vector<std::int32_t> ids;  ///< all that were chosen, an end token included
   StopReason reason = StopReason::kMaxTokens;
   std::int64_t prompt_tokens = 0;
-  /// Wall time, seconds: reading the prompt, writing, and of both planning masks and attention.
+  /// Wall time, seconds: reading the prompt, writing, and of both planning masks and attention,
+  /// the latter 0 on a GPU, where operators are not waited for one by one.
   double prefill = 0, decode = 0, plan = 0, attention = 0;
 };
 
 /// A decoder loaded from a Hugging Face folder (config.json, model.safetensors or a sharded index,
-/// tokenizer.json) or a GGUF file, which holds all of that. Computes in float32 on the CPU.
-/// Immutable after load; safe from several threads.
+/// tokenizer.json) or a GGUF file, which holds all of that. Immutable after load; safe from several
+/// threads.
 class TextGenerator {
  public:
   /// `path` is a folder or a .gguf file, or a folder whose only model is a .gguf file. Throws
-  /// NotFound, Corrupt or Unsupported naming file, field or tensor, expected and got.
-  static TextGenerator load(const std::string& path);
+  /// NotFound, Corrupt or Unsupported naming file, field or tensor, expected and got; with
+  /// Place::kCuda also what of a GPU is missing and what to install. `tuning` plays no part yet.
+  static TextGenerator load(const std::string& path, const LoadOptions& options = {});
 
   std::int64_t num_layers() const;
   std::int64_t num_heads() const;
   std::int64_t vocab_size() const;
   std::int64_t max_positions() const;
   std::string describe() const;
+  /// "CPU, float32" or "NVIDIA H200, bfloat16"
+  std::string place() const;
+  /// Why Place::kAuto did not take the GPU that the machine has; else empty.
+  std::string place_note() const;
 
   /// With what the tokenizer puts in front of every text.
   std::vector<std::int32_t> tokenize(const std::string& text) const;
@@ -86,6 +93,13 @@ class TextGenerator {
   /// Throws InvalidArgument naming the option, or where the prompt has no token or more than
   /// max_positions().
   GeneratedText generate(const std::string& prompt, const GenerateOptions& options = {}) const;
+
+  /// The same of several prompts of any lengths, side by side: one pass reads a token of each, or
+  /// chunks of several prompts one behind the other, without padding. Each text is the one that
+  /// generate() writes, but for roundings; times are those of all together. Throws InvalidArgument
+  /// for GenerateOptions::on_text, and naming the prompt.
+  std::vector<GeneratedText> generate_all(const std::vector<std::string>& prompts,
+                                          const GenerateOptions& options = {}) const;
 
   struct Impl;
   explicit TextGenerator(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}

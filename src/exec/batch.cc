@@ -127,8 +127,64 @@ std::set<graph::ValueId> slot_inputs(const Graph& graph) {
   return slots;
 }
 
+PickedRows::PickedRows(const Graph& graph) : graph_(&graph) {
+  for (graph::OperatorId i = 0; i < graph.num_operators(); ++i) {
+    const graph::Operator& op = graph.op(i);
+    if (op.op == graph::Op::kEmbedding &&
+        graph.value(op.inputs[1]).kind == graph::ValueKind::kActivation) {
+      operators_.push_back(op.inputs[0]);
+      ids_.insert(op.inputs[0]);
+      continue;
+    }
+    graph::ValueId picked = graph::kNoId;
+    const graph::Operator* before = nullptr;
+    for (const graph::ValueId input : op.inputs) {
+      const graph::OperatorId producer = graph.value(input).producer;
+      if (producer == graph::kNoId) continue;
+      STOF_CHECK(before == nullptr || of_operator(producer) == picked, kUnsupported,
+                 "operator \"{}\": expected rows that the same ids pick, got those of \"{}\" and "
+                 "\"{}\"",
+                 op.name, before->name, graph.op(producer).name);
+      picked = of_operator(producer);
+      before = &graph.op(producer);
+    }
+    operators_.push_back(picked);
+  }
+}
+
+graph::ValueId PickedRows::of_input(graph::ValueId id) const {
+  const std::vector<graph::OperatorId>& readers = graph_->value(id).consumers;
+  return readers.empty() ? graph::kNoId : of_operator(readers[0]);
+}
+
+namespace {
+
+const TensorView* find_input(const Batch& batch, const std::string& name) {
+  const auto found = std::find_if(batch.inputs.begin(), batch.inputs.end(),
+                                  [&](const auto& input) { return input.first == name; });
+  return found == batch.inputs.end() ? nullptr : &found->second;
+}
+
+/// As many as the graph has room for, each a row of the batch.
+void check_picks(const graph::Value& value, const TensorView& view, std::int64_t rows) {
+  const auto* const ids = static_cast<const std::int32_t*>(view.data);
+  for (std::int64_t i = 0; i < view.shape[0]; ++i)
+    STOF_CHECK(ids[i] >= 0 && ids[i] < rows, kInvalidArgument,
+               "batch: input \"{}\": expected rows below {}, the batch's, got {}", value.name, rows,
+               ids[i]);
+}
+
+}  // namespace
+
+std::int64_t PickedRows::rows(graph::OperatorId id, const Batch& batch) const {
+  const graph::ValueId picked = of_operator(id);
+  if (picked == graph::kNoId) return batch.rows();
+  return find_input(batch, graph_->value(picked).name)->shape[0];
+}
+
 void check_batch(const Graph& graph, const Batch& batch) {
   const std::set<graph::ValueId> slots = slot_inputs(graph);
+  const PickedRows picked(graph);
   const bool cached = attends_to_caches(graph);
   STOF_CHECK(batch.offsets.size() >= 2 && batch.offsets[0] == 0 &&
                  std::is_sorted(batch.offsets.begin(), batch.offsets.end()) && batch.rows() > 0,
@@ -146,16 +202,22 @@ void check_batch(const Graph& graph, const Batch& batch) {
       batch.cache.validate(batch.offsets, graph.value(op.inputs[1]).shape[0]);
   for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kInput)) {
     const graph::Value& value = graph.value(id);
-    const auto found = std::find_if(batch.inputs.begin(), batch.inputs.end(),
-                                    [&](const auto& input) { return input.first == value.name; });
-    STOF_CHECK(found != batch.inputs.end(), kInvalidArgument, "batch: input \"{}\" is missing",
-               value.name);
-    const TensorView& view = found->second;
+    const TensorView* const found = find_input(batch, value.name);
+    STOF_CHECK(found != nullptr, kInvalidArgument, "batch: input \"{}\" is missing", value.name);
+    const TensorView& view = *found;
     Dims shape = value.shape;
     shape[0] = batch.rows();
+    if (const graph::ValueId ids = picked.of_input(id); ids == id) {
+      shape[0] =
+          view.shape.rank() == 0 ? 0 : std::clamp<std::int64_t>(view.shape[0], 1, value.shape[0]);
+    } else if (ids != graph::kNoId) {
+      const TensorView* const picks = find_input(batch, graph.value(ids).name);
+      shape[0] = picks == nullptr || picks->shape.rank() == 0 ? 0 : picks->shape[0];
+    }
     STOF_CHECK(view.dtype == value.dtype && view.shape == shape && view.is_contiguous(),
                kInvalidArgument, "batch: input \"{}\": expected a contiguous {}{}, got {}",
                value.name, to_string(value.dtype), shape.to_string(), view.describe());
+    if (picked.ids().contains(id)) check_picks(value, view, batch.rows());
     if (slots.contains(id)) check_slots(graph, id, view);
     if (slots.contains(id) && cached) {
       const std::vector<std::int32_t> wanted = batch.cache.slots(batch.offsets);

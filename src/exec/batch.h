@@ -19,7 +19,8 @@ namespace stof::exec {
 
 /// Sequences one behind the other, without padding.
 struct Batch {
-  /// The graph's inputs by name, contiguous, of their dtype; the first extent is the rows.
+  /// The graph's inputs by name, contiguous, of their dtype; the first extent is the rows, or as
+  /// many as are picked (PickedRows), at least one.
   std::vector<std::pair<std::string, TensorView>> inputs;
   std::vector<std::int64_t> offsets;  ///< sequence i is rows offsets[i] .. offsets[i + 1]
   mask::Mask mask;                    ///< of attention, within each sequence
@@ -84,14 +85,38 @@ ExecutionPlan make_plan(graph::Graph graph, const SessionOptions& options,
 /// Whether attention reads keys and values of caches.
 bool attends_to_caches(const graph::Graph& graph);
 
+/// Where a graph goes on with some of its rows only: behind an embedding whose table is no weight
+/// but what the graph made. Its ids pick the rows, and who runs the graph may pick fewer than the
+/// graph has room for.
+class PickedRows {
+ public:
+  /// Throws Unsupported naming an operator that reads rows picked by different ids.
+  explicit PickedRows(const graph::Graph& graph);
+
+  /// The ids that the rows of an operator's result, or of an input, were picked by; kNoId: all.
+  graph::ValueId of_operator(graph::OperatorId id) const {
+    return operators_[static_cast<std::size_t>(id)];
+  }
+  graph::ValueId of_input(graph::ValueId id) const;
+  /// Those ids, ascending.
+  const std::set<graph::ValueId>& ids() const { return ids_; }
+  /// Rows of the operator's result in a batch that check_batch() accepts.
+  std::int64_t rows(graph::OperatorId id, const Batch& batch) const;
+
+ private:
+  const graph::Graph* graph_;
+  std::vector<graph::ValueId> operators_;
+  std::set<graph::ValueId> ids_;
+};
+
 /// Inputs that say where in a cache rows are stored.
 std::set<graph::ValueId> slot_inputs(const graph::Graph& graph);
 
 /// Throws InvalidArgument naming an input of the graph that the batch lacks, or whose dtype, shape
 /// or strides do not fit, or offsets that do not ascend from 0, or a number of masks other than the
-/// graph's where it has attention under several, or a slot past its cache or of two
-/// rows; of attention over caches what CachePages::validate() does, or a row that is stored
-/// elsewhere than its sequence's keys are read.
+/// graph's where it has attention under several, or ids that pick rows past the batch's, or a slot
+/// past its cache or of two rows; of attention over caches what CachePages::validate() does, or a
+/// row that is stored elsewhere than its sequence's keys are read.
 void check_batch(const graph::Graph& graph, const Batch& batch);
 
 }  // namespace stof::exec

@@ -41,7 +41,9 @@ void CpuWeights::bind(const Graph& graph, std::vector<void*>& addresses) const {
 /// Everything for batches of up to `rows` rows: one at a time.
 struct CpuSession::Prepared {
   Prepared(ExecutionPlan p, CpuWeights& weights, const std::map<std::string, void*>& states)
-      : plan(std::move(p)), arena(DType::kUInt8, {std::max<std::int64_t>(1, plan.arena_bytes())}) {
+      : plan(std::move(p)),
+        picked(plan.graph()),
+        arena(DType::kUInt8, {std::max<std::int64_t>(1, plan.arena_bytes())}) {
     const Graph& graph = plan.graph();
     bindings.addresses.resize(graph.values().size());
     weights.bind(graph, bindings.addresses);
@@ -65,6 +67,7 @@ struct CpuSession::Prepared {
 
   std::int64_t rows = 0;
   ExecutionPlan plan;
+  PickedRows picked;
   Tensor arena;
   std::vector<Tensor> inputs;
   std::vector<std::string> names;
@@ -157,13 +160,14 @@ Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
                     static_cast<std::size_t>(num_elements(view.shape)) * dtype_bytes(view.dtype));
   for (std::size_t i = 0; i < prepared->runners.size(); ++i) {
     const auto segment_start = Clock::now();
-    prepared->runners[i]->run(batch.rows());
-    if (prepared->plan.segments()[i].segment.family == fusion::Family::kAttention)
+    const fusion::Segment& segment = prepared->plan.segments()[i].segment;
+    prepared->runners[i]->run(prepared->picked.rows(segment.first, batch));
+    if (segment.family == fusion::Family::kAttention)
       spent.attention += seconds_since(segment_start);
   }
   const ValueId result = graph.live_outs().at(0);
   Dims shape = graph.value(result).shape;
-  shape[0] = batch.rows();
+  shape[0] = prepared->picked.rows(graph.value(result).producer, batch);
   const void* const data =
       prepared->bindings.addresses[static_cast<std::size_t>(graph.storage(result))];
   Tensor out = Tensor::copy_of({data, DType::kFloat32, shape});

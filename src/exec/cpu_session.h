@@ -36,8 +36,8 @@ class CpuSession {
   CpuSession(GraphOf graph_of, std::shared_ptr<CpuWeights> weights, SessionOptions options = {});
   ~CpuSession();
 
-  /// The graph's first result, [rows, columns]. Uses the threads of the calling thread's
-  /// ThreadScope. Throws what check_batch() and plan_varlen_attention() do.
+  /// The graph's first result, [rows, columns], of the rows that it picks. Uses the threads of the
+  /// calling thread's ThreadScope. Throws what check_batch() and plan_varlen_attention() do.
   Tensor run(const Batch& batch, RunTiming* timing = nullptr);
 
   /// What a batch of that many rows is run by.

@@ -59,7 +59,8 @@ bool needs_measuring(const fusion::Segment& segment) {
 std::string key_of(const Batch& batch, const std::vector<cuda::AttentionSlot>& cached) {
   std::string key;
   for (const cuda::AttentionSlot& slot : cached)
-    key += fmt::format("{} ", static_cast<const void*>(slot.cached));
+    key += fmt::format("{} ", slot.cached != nullptr ? static_cast<const void*>(slot.cached)
+                                                     : static_cast<const void*>(slot.span));
   if (!cached.empty()) return key;
   Hasher hasher;
   for (const std::int64_t offset : batch.offsets) hasher.add(offset);
@@ -102,9 +103,10 @@ void CudaWeights::bind(const Graph& graph, std::vector<CUdeviceptr>& addresses) 
 
 /// Kernels for a number of rows, bound to the session's memory.
 struct CudaSession::Prepared {
-  explicit Prepared(ExecutionPlan p) : plan(std::move(p)) {}
+  explicit Prepared(ExecutionPlan p) : plan(std::move(p)), picked(plan.graph()) {}
 
   ExecutionPlan plan;
+  PickedRows picked;
   std::optional<AttentionProblem> problem;
   std::vector<cuda::AttentionSlot> slots;  ///< by mask
   std::vector<CUdeviceptr> addresses;      ///< by ValueId
@@ -117,6 +119,7 @@ struct CudaSession::Captured {
   // Lists that the graph reads, by mask.
   std::list<cuda::PackedAttention> attention;
   std::list<cuda::BatchAttention> batch_attention;
+  std::list<cuda::SpanAttention> spans;
   cuda::StreamGraph graph;
 };
 
@@ -316,11 +319,21 @@ CudaSession::Slots CudaSession::cached(const Prepared& prepared, const Batch& ba
     cached_attention_.reset();
   }
   if (!cached_attention_) cached_attention_.emplace(*prepared.problem, device_);
+  spans_.clear();
   Slots slots;
-  for (std::size_t i = 0; i < prepared.slots.size(); ++i)
-    slots.push_back({nullptr, batch.rows(), nullptr,
-                     &cached_attention_->prepare(batch.mask_of(static_cast<int>(i)), batch.offsets,
-                                                 batch.cache, stream_.handle())});
+  for (std::size_t i = 0; i < prepared.slots.size(); ++i) {
+    const mask::Mask& mask = batch.mask_of(static_cast<int>(i));
+    cuda::AttentionSlot slot;
+    slot.rows = batch.rows();
+    try {
+      slot.cached = &cached_attention_->prepare(mask, batch.offsets, batch.cache, stream_.handle());
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported) throw;
+      slot.span =
+          &spans_.emplace_back(*prepared.problem, mask, batch.offsets, batch.cache, device_);
+    }
+    slots.push_back(slot);
+  }
   return slots;
 }
 
@@ -336,15 +349,19 @@ void CudaSession::upload(const Prepared& prepared, const Batch& batch) {
                 static_cast<std::size_t>(num_elements(view.shape)) * dtype_bytes(view.dtype),
                 stream_.handle()),
             "uploading a batch");
-  // Rows of padding are computed, but go to no cache: all bits set is a negative slot.
-  for (const ValueId id : slot_inputs(graph)) {
-    const std::size_t used = static_cast<std::size_t>(batch.rows()) * sizeof(std::int32_t);
+  const auto fill_rest = [&](ValueId id, std::int64_t rows, unsigned char byte) {
+    const std::size_t used = static_cast<std::size_t>(rows) * sizeof(std::int32_t);
     const std::size_t all = bytes_of(graph.value(id));
     if (used < all)
       driver.check(driver.cuMemsetD8Async(prepared.addresses[static_cast<std::size_t>(id)] + used,
-                                          0xff, all - used, stream_.handle()),
-                   "keeping padding out of the caches");
-  }
+                                          byte, all - used, stream_.handle()),
+                   "filling up a batch");
+  };
+  // Rows of padding are computed, but go to no cache: all bits set is a negative slot. Picks that
+  // are left take the first row.
+  for (const ValueId id : slot_inputs(graph)) fill_rest(id, batch.rows(), 0xff);
+  for (const ValueId id : prepared.picked.ids())
+    fill_rest(id, prepared.picked.rows(graph.value(id).consumers[0], batch), 0);
 }
 
 void CudaSession::launch(const Prepared& prepared, std::int64_t rows) const {
@@ -380,7 +397,8 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
   auto fresh = std::make_unique<Captured>();
   fresh->key = key;
   fresh->bucket = bucket;
-  // Over caches it has nothing of its own: plans and their pages outlive the capture.
+  // Over caches the decode kernel's plans and their pages outlive the capture.
+  fresh->spans = std::move(spans_);
   Slots slots = std::move(cached);
   for (std::size_t i = slots.size(); i < prepared.slots.size(); ++i) {
     const mask::Mask& mask = batch.mask_of(static_cast<int>(i));
@@ -406,12 +424,12 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
   return *captured_.front();
 }
 
-CudaResult CudaSession::result_of(const Prepared& prepared, std::int64_t rows) const {
+CudaResult CudaSession::result_of(const Prepared& prepared, const Batch& batch) const {
   const Graph& graph = prepared.plan.graph();
   const ValueId result = graph.live_outs().at(0);
   const graph::Value& value = graph.value(result);
-  return {prepared.addresses[static_cast<std::size_t>(graph.storage(result))], value.dtype, rows,
-          value.shape[1], stream_.handle()};
+  return {prepared.addresses[static_cast<std::size_t>(graph.storage(result))], value.dtype,
+          prepared.picked.rows(value.producer, batch), value.shape[1], stream_.handle()};
 }
 
 void CudaSession::run(const Batch& batch, const std::function<void(const CudaResult&)>& finish,
@@ -425,10 +443,12 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
   const Slots cached = this->cached(prepared, batch);
   const std::string key = key_of(batch, cached);
   const std::int64_t bucket = bucket_rows(batch.rows());
-  const bool again = options_.batches_repeat || key == last_key_ ||
-                     std::any_of(captured_.begin(), captured_.end(), [&](const auto& captured) {
-                       return captured->key == key && captured->bucket == bucket;
-                     });
+  // Spans are planned for one batch: what they hold would be captured for it alone.
+  const bool again =
+      spans_.empty() && (options_.batches_repeat || key == last_key_ ||
+                         std::any_of(captured_.begin(), captured_.end(), [&](const auto& captured) {
+                           return captured->key == key && captured->bucket == bucket;
+                         }));
   last_key_ = key;
   const auto planned = [&] {
     if (timing != nullptr)
@@ -445,7 +465,7 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
     upload(prepared, batch);
     launch(prepared, batch.rows());
   }
-  finish(result_of(prepared, batch.rows()));
+  finish(result_of(prepared, batch));
 }
 
 void CudaSession::replay(const Batch& batch,
@@ -458,7 +478,7 @@ void CudaSession::replay(const Batch& batch,
   upload(prepared, batch);
   const Slots cached = this->cached(prepared, batch);
   const Captured& captured = this->captured(prepared, batch, key_of(batch, cached), cached);
-  replayed([&] { captured.graph.launch(stream_.handle()); }, result_of(prepared, batch.rows()));
+  replayed([&] { captured.graph.launch(stream_.handle()); }, result_of(prepared, batch));
 }
 
 }  // namespace stof::exec

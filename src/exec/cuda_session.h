@@ -12,6 +12,7 @@
 
 #include "backend/cuda/attention/cached_attention.h"
 #include "backend/cuda/attention/packed_attention.h"
+#include "backend/cuda/attention/span_attention.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/segments/segments.h"
 #include "backend/cuda/stream.h"
@@ -45,7 +46,8 @@ std::vector<fusion::Choice> first_cuda_candidates(const graph::Graph& graph,
 fusion::Scheme untuned_cuda_scheme(const graph::Graph& graph, const cuda::Device& device,
                                    const FuseSwitches& switches);
 
-/// The graph's first result, in device memory until the next run: elements [rows, columns].
+/// The graph's first result, in device memory until the next run: elements [rows, columns], of the
+/// rows that it picks.
 struct CudaResult {
   cuda::CUdeviceptr address = 0;
   DType dtype = DType::kFloat16;
@@ -98,12 +100,13 @@ class CudaSession {
   /// By mask, likewise below.
   using Slots = std::vector<cuda::AttentionSlot>;
   /// Of graphs whose attention reads caches: the batch's plans, with its pages uploaded; else none.
+  /// What the decode kernel does not take is planned for the batch alone, into spans_.
   Slots cached(const Prepared& prepared, const Batch& batch);
   Slots packed(const Prepared& prepared, const Batch& batch);
   void upload(const Prepared& prepared, const Batch& batch);
   void launch(const Prepared& prepared, std::int64_t rows) const;
   Captured& captured(Prepared& prepared, const Batch& batch, const std::string& key, Slots cached);
-  CudaResult result_of(const Prepared& prepared, std::int64_t rows) const;
+  CudaResult result_of(const Prepared& prepared, const Batch& batch) const;
 
   cuda::Device device_;
   GraphOf graph_of_;
@@ -124,6 +127,7 @@ class CudaSession {
   std::map<std::int64_t, std::unique_ptr<Prepared>> prepared_;  ///< by bucket
   std::map<std::string, cuda::PackedAttention> attention_;      ///< by mask
   std::optional<cuda::CachedAttention> cached_attention_;
+  std::list<cuda::SpanAttention> spans_;           ///< of the last batch
   std::list<std::unique_ptr<Captured>> captured_;  ///< used last comes first
   std::string last_key_;                           ///< of the batch before
 };

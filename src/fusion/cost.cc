@@ -58,8 +58,7 @@ Traffic traffic_of(const Graph& graph, const Segment& segment, const MachineFact
     const Operator& last = graph.op(segment.last);
     const bool stores = last.op == Op::kCacheStore;
     if (stores && id == last.inputs[2]) return;  // nothing of it is read
-    const bool table = segment.family == Family::kEmbedding && value.shape.rank() == 2 &&
-                       value.kind == graph::ValueKind::kWeight;
+    const bool table = segment.family == Family::kEmbedding && value.shape.rank() == 2;
     const double bytes = table ? bytes_of(graph.value(graph.op(segment.first).outputs[0]))
                          : stores && id == last.outputs[0]
                              ? bytes_of(graph.value(last.inputs[0])) * elements_a_row(value) /

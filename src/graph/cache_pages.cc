@@ -6,6 +6,15 @@
 
 namespace stof::graph {
 
+std::optional<std::int64_t> CachePages::first_row(std::size_t sequence) const {
+  const std::vector<std::int32_t>& mine = pages[sequence];
+  for (std::int64_t key = page_size; key < lengths[sequence]; key += page_size) {
+    const auto page = static_cast<std::size_t>(key / page_size);
+    if (mine[page] != mine[page - 1] + 1) return std::nullopt;
+  }
+  return lengths[sequence] == 0 ? 0 : row(sequence, 0);
+}
+
 std::vector<std::int64_t> CachePages::key_offsets() const {
   std::vector<std::int64_t> offsets = {0};
   for (const std::int64_t length : lengths) offsets.push_back(offsets.back() + length);

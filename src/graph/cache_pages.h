@@ -2,7 +2,7 @@
 // Where in a cache the keys and values of a batch's sequences are.
 
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <vector>
 
 namespace stof::graph {
@@ -18,6 +18,8 @@ struct CachePages {
     return std::int64_t{pages[sequence][static_cast<std::size_t>(key / page_size)]} * page_size +
            key % page_size;
   }
+  /// The row of a sequence's first key where all of its keys lie one behind the other.
+  std::optional<std::int64_t> first_row(std::size_t sequence) const;
   /// Keys of all sequences one behind the other: sequence i's from offsets[i] on.
   std::vector<std::int64_t> key_offsets() const;
   /// Of a pass in which sequence i has rows offsets[i] .. offsets[i + 1]: where each row is stored,

@@ -29,6 +29,16 @@ void GraphWeightBinder::bind(const std::string& name, Tensor tensor) {
     bind(name, std::as_const(tensor).view());
 }
 
+void GraphWeightBinder::bind_filled_up(const std::string& name, Tensor tensor) {
+  const graph::ValueId id = graph_.find(name);
+  if (id != graph::kNoId && graph_.value(id).shape[0] > tensor.shape()[0]) {
+    Tensor whole(tensor.dtype(), {graph_.value(id).shape[0], tensor.shape()[1]});
+    std::memcpy(whole.data(), tensor.data(), tensor.bytes());
+    tensor = std::move(whole);
+  }
+  bind(name, std::move(tensor));
+}
+
 void GraphWeightBinder::bind_stacked(const std::string& name, std::span<const TensorView> parts) {
   Dims shape = parts[0].shape;
   for (const TensorView& part : parts.subspan(1)) shape[0] += part.shape[0];

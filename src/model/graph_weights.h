@@ -30,6 +30,8 @@ class GraphWeightBinder {
   /// `tensor`, float32 or of the value's dtype, outlives the result where it is of that dtype.
   void bind(const std::string& name, const TensorView& tensor);
   void bind(const std::string& name, Tensor tensor);
+  /// A matrix that may have fewer rows than the value, whose other rows are zeros.
+  void bind_filled_up(const std::string& name, Tensor tensor);
   /// Matrices or vectors, one below the other: one product instead of several. `parts` are float32.
   void bind_stacked(const std::string& name, std::span<const TensorView> parts);
 

@@ -9,8 +9,6 @@
 namespace stof::model {
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = 16 << 20;
-
 /// Fields by which forks and wrappers of these families compute something else.
 void refuse_variants(const JsonFields& fields) {
   for (const char* name :
@@ -32,7 +30,7 @@ void refuse_variants(const JsonFields& fields) {
 std::string read_family(const JsonFields& fields) {
   std::string family = fields.string("model_type");
   if (family != "llama" && family != "mistral" && family != "qwen2")
-    fields.refuse("model_type", "\"llama\", \"mistral\" or \"qwen2\"");
+    fields.refuse("model_type", "\"llama\", \"mistral\" or \"qwen2\" (or \"gpt2\")");
   return family;
 }
 
@@ -76,20 +74,6 @@ void read_windows(const JsonFields& fields, const Json& json, LlamaConfig& confi
   } else {
     std::fill(config.windows.begin(), config.windows.end(), window);
   }
-}
-
-/// An id, a list of ids, or nothing.
-std::vector<std::int32_t> read_end_tokens(const JsonFields& fields) {
-  constexpr const char* kName = "eos_token_id";
-  std::vector<std::int32_t> ids;
-  const Json* value = fields.find(kName);
-  if (value == nullptr) return ids;
-  const Json list = value->is_array() ? *value : Json::array({*value});
-  for (const Json& id : list) {
-    if (!id.is_number_unsigned() || id > kMaxId) fields.fail(kName, "a token id or a list of them");
-    ids.push_back(id.get<std::int32_t>());
-  }
-  return ids;
 }
 
 }  // namespace
@@ -141,13 +125,8 @@ LlamaConfig parse_llama_config(std::string_view text, const std::string& file) {
 
 LlamaConfig load_llama_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  LlamaConfig config = parse_llama_config(read_text_file(path, kMaxFileBytes), path);
-  const std::string generation = folder + "/generation_config.json";
-  if (file_exists(generation)) {
-    const Json json = read_json_file(generation, kMaxFileBytes);
-    const JsonFields fields(json, generation);
-    if (fields.has("eos_token_id")) config.end_tokens = read_end_tokens(fields);
-  }
+  LlamaConfig config = parse_llama_config(read_text_file(path, kMaxConfigBytes), path);
+  read_generation_config(folder, &config.end_tokens);
   return config;
 }
 

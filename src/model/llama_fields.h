@@ -1,17 +1,10 @@
 #pragma once
-// What config.json and GGUF metadata of the LLaMA family share: limits and rules of their fields.
+// What config.json and GGUF metadata of the LLaMA family share.
 
-#include <cstdint>
-
+#include "model/decoder_fields.h"
 #include "model/llama_config.h"
 
 namespace stof::model {
-
-/// Above any real model and far below where products of two sizes overflow.
-inline constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
-inline constexpr std::int64_t kMaxLayers = 10'000;
-inline constexpr std::int64_t kMaxPositions = std::int64_t{1} << 31;
-inline constexpr std::int64_t kMaxId = 0x7FFFFFFE;
 
 struct HeadFields {
   const char *heads, *kv_heads, *head_dim;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "core/check.h"
-
 namespace stof::model {
 namespace {
 
@@ -31,7 +29,7 @@ std::vector<int> masks_of_layers(const LlamaConfig& config) {
 class Builder {
  public:
   Builder(const LlamaConfig& config, std::int64_t rows, DType dtype,
-          const LlamaGraphOptions& options)
+          const DecoderGraphOptions& options)
       : config_(config), rows_(rows), dtype_(dtype), options_(options) {}
 
   graph::Graph build() {
@@ -40,14 +38,18 @@ class Builder {
     positions_ = builder_.input("positions", DType::kInt32, {rows_});
     if (options_.cache_size > 0) slots_ = builder_.input("slots", DType::kInt32, {rows_});
     frequencies_ = builder_.weight("rope.frequencies", DType::kFloat32, {config_.head_dim / 2});
-    const ValueId words = builder_.weight("embeddings", dtype_, {config_.vocab_size, hidden});
+    const std::int64_t vocabulary = options_.vocabulary(config_.vocab_size);
+    const ValueId words = builder_.weight("embeddings", dtype_, {vocabulary, hidden});
     ValueId x = builder_.embedding("embedded", ids, words);
     builder_.begin_layer(x);
     builder_.end_layer(layer(x, "layer.0."));
     x = builder_.stamp_layers(static_cast<int>(config_.num_layers), masks_of_layers(config_));
+    if (options_.head_rows > 0)
+      x = builder_.embedding("picked",
+                             builder_.input("head_rows", DType::kInt32, {options_.head_rows}), x);
     x = norm("final_norm", x);
     builder_.mark_live_out(config_.tied_head ? builder_.matmul("head", x, words)
-                                             : dense("head", x, hidden, config_.vocab_size, false));
+                                             : dense("head", x, hidden, vocabulary, false));
     return builder_.build();
   }
 
@@ -119,7 +121,7 @@ class Builder {
   const LlamaConfig& config_;
   const std::int64_t rows_;
   const DType dtype_;
-  const LlamaGraphOptions& options_;
+  const DecoderGraphOptions& options_;
   GraphBuilder builder_;
   ValueId positions_ = graph::kNoId, slots_ = graph::kNoId, frequencies_ = graph::kNoId;
 };
@@ -127,15 +129,8 @@ class Builder {
 }  // namespace
 
 graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype,
-                               const LlamaGraphOptions& options) {
-  STOF_CHECK(rows >= 1, kInvalidArgument, "LLaMA graph: rows: expected at least 1, got {}", rows);
-  STOF_CHECK(dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16,
-             kInvalidArgument, "LLaMA graph: dtype: expected float32, float16 or bfloat16, got {}",
-             to_string(dtype));
-  STOF_CHECK(options.cache_size >= 0, kInvalidArgument,
-             "LLaMA graph: cache_size: expected at least 0, got {}", options.cache_size);
-  STOF_CHECK(options.cache_size > 0 || !options.reads_cache, kInvalidArgument,
-             "LLaMA graph: reads_cache: expected a cache_size above 0 with it, got 0");
+                               const DecoderGraphOptions& options) {
+  options.validate("LLaMA graph", rows, dtype);
   return Builder(config, rows, dtype, options).build();
 }
 

@@ -3,24 +3,12 @@
 
 #include <vector>
 
-#include "graph/graph.h"
-#include "model/graph_weights.h"
+#include "model/decoder_model.h"
 #include "model/llama_config.h"
 #include "model/llama_weights.h"
 #include "stof/mask.h"
 
 namespace stof::model {
-
-struct LlamaGraphOptions {
-  /// Rows of each layer's cache of keys and values, which what is computed is stored in; 0: none.
-  std::int64_t cache_size = 0;
-  /// Rows attend to the keys of their sequences in the caches, their own among them, instead of to
-  /// the rows of the pass: chunks of a prompt after the first, and decoding.
-  bool reads_cache = false;
-  /// The gate and up projections are one product, "layer.3.gate_up.weight" (gate above up), whose
-  /// kernel multiplies its own halves; else two, the second of which multiplies by the first.
-  bool joined_gate = false;
-};
 
 /// The graph of `rows` packed tokens, each of which attends to the rows of its own sequence.
 /// Inputs: "ids" and "positions", int32 [rows], and with a cache "slots", int32 [rows]: each row's
@@ -32,14 +20,15 @@ struct LlamaGraphOptions {
 /// "layer.3.up.weight", "layer.3.down.weight", with
 /// ".bias" where the configuration has one; "final_norm.gamma" and, unless the head is tied to the
 /// embeddings, "head.weight". Matrices, tables and biases are of `dtype`, gammas float32. The
-/// result is the logits, [rows, vocabulary]. Who runs it binds llama_masks().
+/// result is the logits, [rows, vocabulary], or with head_rows those of the rows that the input
+/// "head_rows", int32 [head_rows], names, in its order. Who runs it binds llama_masks().
 ///
 /// A layer has 13 operators without biases: rms_norm, matmul, rope, attention, matmul, add,
 /// rms_norm, matmul, activation, matmul, multiply, matmul, add; one less with a joined gate, and
-/// cache_store behind rope with a cache. Throws InvalidArgument for no rows, a negative cache, none
-/// that is to be read, or a dtype other than float32, float16 and bfloat16.
+/// cache_store behind rope with a cache. Throws InvalidArgument for no rows, a negative cache or
+/// head, no cache that is to be read, or a dtype other than float32, float16 and bfloat16.
 graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype,
-                               const LlamaGraphOptions& options = {});
+                               const DecoderGraphOptions& options = {});
 
 /// The masks that attention of the graph is under: causal, and & the window of its layers where
 /// there is one, and & `also`. Different windows have a mask each, in the order of layers.

@@ -33,7 +33,7 @@ class Binder : public GraphWeightBinder {
 
 GraphWeights bind_llama_weights(const graph::Graph& graph, const LlamaWeights& weights) {
   Binder binder(graph);
-  binder.bind("embeddings", weights.embeddings());
+  binder.bind_filled_up("embeddings", weights.embeddings());
   const std::vector<float> frequencies = weights.rope_frequencies();
   const auto pairs = static_cast<std::int64_t>(frequencies.size());
   binder.bind("rope.frequencies", Tensor::copy_of({frequencies.data(), DType::kFloat32, {pairs}}));
@@ -54,7 +54,7 @@ GraphWeights bind_llama_weights(const graph::Graph& graph, const LlamaWeights& w
     binder.bind(name + "down", std::move(layer.down));
   }
   binder.bind("final_norm.gamma", weights.final_norm());
-  if (binder.has("head.weight")) binder.bind("head.weight", weights.head());
+  if (binder.has("head.weight")) binder.bind_filled_up("head.weight", weights.head());
   return binder.take();
 }
 

@@ -1,11 +1,10 @@
 #include "model/place.h"
 
-#include "core/check.h"
 #include "model/bert_encoder.h"
 #include "model/bert_graph.h"
 #include "model/cuda/bert_encoder.h"
+#include "model/place_choice.h"
 #include "model/tuned.h"
-#include "stof/gpu_info.h"
 #include "tune/cpu_device.h"
 #include "tune/cuda_device.h"
 
@@ -36,31 +35,15 @@ std::unique_ptr<const Encoder> cuda_encoder(const std::string& folder, const Ber
 
 PlacedEncoder place_encoder(const std::string& folder, const BertConfig& config,
                             const LoadOptions& options) {
-  const bool wants_float32 = options.dtype == DType::kFloat32;
-  const DType cuda_dtype = options.dtype.value_or(DType::kFloat16);
   PlacedEncoder placed;
-  // A 16-bit type is only to be had on a GPU, so asking for one leaves no choice.
-  const bool gpu_only =
-      options.place == Place::kCuda ||
-      (options.place == Place::kAuto && options.dtype.has_value() && !wants_float32);
-  if (gpu_only) {
-    placed.encoder = cuda_encoder(folder, config, cuda_dtype, options.tuning);
-    return placed;
-  }
-  STOF_CHECK(!options.dtype || wants_float32, kUnsupported,
-             "dtype: on the CPU encoders compute in float32, got {}", to_string(*options.dtype));
-  if (options.place == Place::kAuto && !wants_float32 && !gpu_info().devices.empty()) {
-    try {
-      placed.encoder = cuda_encoder(folder, config, cuda_dtype, options.tuning);
-      return placed;
-    } catch (const Error& error) {
-      // What is wrong with the checkpoint itself the CPU's loader says below.
-      placed.note = error.what();
-    }
-  }
-  placed.encoder = std::make_unique<BertEncoder>(
-      load_weights(folder, config), config,
-      session_options(config, DType::kFloat32, options.tuning, false));
+  placed.note = place_by(
+      options, "encoders", DType::kFloat16,
+      [&](DType dtype) { placed.encoder = cuda_encoder(folder, config, dtype, options.tuning); },
+      [&] {
+        placed.encoder = std::make_unique<BertEncoder>(
+            load_weights(folder, config), config,
+            session_options(config, DType::kFloat32, options.tuning, false));
+      });
   return placed;
 }
 

@@ -10,8 +10,11 @@
 #include "core/file.h"
 #include "model/bpe.h"
 #include "model/chat_template.h"
+#include "model/decoder.h"
+#include "model/decoder_fields.h"
 #include "model/gguf_settings.h"
-#include "model/llama_decoder.h"
+#include "model/gpt2_model.h"
+#include "model/llama_model.h"
 #include "model/sampler.h"
 #include "model/stop_strings.h"
 #include "model/utf8_stream.h"
@@ -51,6 +54,16 @@ std::string resolve(const std::string& path) {
   return found[0];
 }
 
+/// By the model_type of the folder's config.json.
+std::unique_ptr<const model::DecoderModel> read_model(const std::string& folder,
+                                                      Checkpoint checkpoint) {
+  const std::string file = folder + "/config.json";
+  const model::Json json = model::read_json_file(file, model::kMaxConfigBytes);
+  if (model::JsonFields(json, file).string("model_type") == "gpt2")
+    return make_gpt2_model(std::move(checkpoint), model::load_gpt2_config(folder));
+  return make_llama_model(std::move(checkpoint), model::load_llama_config(folder));
+}
+
 }  // namespace
 
 std::string_view to_string(StopReason reason) {
@@ -71,9 +84,16 @@ struct TextGenerator::Impl {
   std::string path;
   std::string chat_template;
   model::Bpe tokenizer;
-  model::LlamaDecoder decoder;
+  model::Decoder decoder;
 
-  const model::LlamaConfig& config() const { return decoder.config(); }
+  Impl(std::string where, std::string chat, model::Bpe bpe,
+       std::unique_ptr<const model::DecoderModel> model, const LoadOptions& options)
+      : path(std::move(where)),
+        chat_template(std::move(chat)),
+        tokenizer(std::move(bpe)),
+        decoder(std::move(model), options) {}
+
+  const model::DecoderFacts& facts() const { return decoder.facts(); }
 
   void check_options(const GenerateOptions& options) const {
     STOF_CHECK(options.max_tokens >= 1, kInvalidArgument, "max_tokens: expected at least 1, got {}",
@@ -85,77 +105,64 @@ struct TextGenerator::Impl {
     STOF_CHECK(options.mask.batch_extent() == 1, kInvalidArgument,
                "mask: expected one without batch entries, got {}", options.mask.batch_extent());
     const std::int64_t heads = options.mask.head_extent();
-    STOF_CHECK(heads == 1 || heads == config().num_heads, kInvalidArgument,
+    STOF_CHECK(heads == 1 || heads == facts().num_heads, kInvalidArgument,
                "mask: expected one mask for all heads or one for each of {}, got {}",
-               config().num_heads, heads);
+               facts().num_heads, heads);
   }
 
-  /// Calls use(first token, logits) after each chunk.
-  template <class Use>
-  void read(std::span<const std::int32_t> ids, const GenerateOptions& options,
-            model::KvCache& cache, model::LlamaDecoder::Rows rows, model::DecoderTiming& timing,
-            Use use) const {
-    const auto chunk = static_cast<std::size_t>(options.prefill_chunk);
-    for (std::size_t at = 0; at < ids.size(); at += std::min(chunk, ids.size() - at)) {
-      const auto part = ids.subspan(at, std::min(chunk, ids.size() - at));
-      use(at, decoder.forward(part, cache, options.mask, rows, timing));
-    }
+  /// Of prompt and answer together.
+  std::int64_t most_tokens(std::span<const std::int32_t> prompt,
+                           const GenerateOptions& options) const {
+    const auto read = static_cast<std::int64_t>(prompt.size());
+    return read + std::min(options.max_tokens, facts().max_positions - read);
   }
 
-  bool ends(std::int32_t id) const {
-    const auto& ends = config().end_tokens;
-    return std::find(ends.begin(), ends.end(), id) != ends.end();
-  }
+  std::vector<GeneratedText> generate(const std::vector<std::string>& prompts,
+                                      const GenerateOptions& options) const;
 };
 
-TextGenerator TextGenerator::load(const std::string& given) {
+TextGenerator TextGenerator::load(const std::string& given, const LoadOptions& options) {
   const std::string path = resolve(given);
   Checkpoint checkpoint = Checkpoint::open(path);
   const GgufFile* gguf = checkpoint.gguf();
-  model::LlamaConfig config;
+  std::unique_ptr<const model::DecoderModel> model;
   model::BpeSpec spec;
   std::string chat_template;
   if (gguf != nullptr) {
     const model::Json settings = model::gguf_settings(*gguf);
-    config = model::read_gguf_llama_config(settings, path);
     const model::JsonFields fields(settings, path);
     spec = model::read_gguf_bpe(fields);
     chat_template = fields.string("tokenizer.chat_template", "");
+    model = model::make_llama_model(std::move(checkpoint),
+                                    model::read_gguf_llama_config(settings, path));
   } else {
     STOF_CHECK(is_folder(path), kInvalidArgument,
                "{}: expected a folder with config.json, or a .gguf file", path);
-    config = model::load_llama_config(path);
+    model = read_model(path, std::move(checkpoint));
     spec = model::load_bpe(path);
     chat_template = read_chat_template(path);
   }
+  const model::DecoderFacts& facts = model->facts();
   model::Bpe tokenizer(std::move(spec), path + (gguf != nullptr ? "" : "/tokenizer.json"));
-  STOF_CHECK(tokenizer.num_ids() <= config.vocab_size, kCorrupt,
+  STOF_CHECK(tokenizer.num_ids() <= facts.vocab_size, kCorrupt,
              "{}: expected token ids below the model's vocabulary size, {}, got {}", path,
-             config.vocab_size, tokenizer.num_ids() - 1);
-  for (const std::int32_t id : config.end_tokens)
-    STOF_CHECK(id < config.vocab_size, kCorrupt,
-               "{}: eos_token_id: expected an id below {}, got {}", path, config.vocab_size, id);
+             facts.vocab_size, tokenizer.num_ids() - 1);
+  for (const std::int32_t id : facts.end_tokens)
+    STOF_CHECK(id < facts.vocab_size, kCorrupt, "{}: eos_token_id: expected an id below {}, got {}",
+               path, facts.vocab_size, id);
   return TextGenerator(std::make_shared<const Impl>(
-      Impl{path, std::move(chat_template), std::move(tokenizer),
-           model::LlamaDecoder(std::move(checkpoint), std::move(config))}));
+      path, std::move(chat_template), std::move(tokenizer), std::move(model), options));
 }
 
-std::int64_t TextGenerator::num_layers() const { return impl_->config().num_layers; }
-std::int64_t TextGenerator::num_heads() const { return impl_->config().num_heads; }
-std::int64_t TextGenerator::vocab_size() const { return impl_->config().vocab_size; }
-std::int64_t TextGenerator::max_positions() const { return impl_->config().max_positions; }
+std::int64_t TextGenerator::num_layers() const { return impl_->facts().num_layers; }
+std::int64_t TextGenerator::num_heads() const { return impl_->facts().num_heads; }
+std::int64_t TextGenerator::vocab_size() const { return impl_->facts().vocab_size; }
+std::int64_t TextGenerator::max_positions() const { return impl_->facts().max_positions; }
 
-std::string TextGenerator::describe() const {
-  const model::LlamaConfig& config = impl_->config();
-  const std::int64_t window = *std::max_element(config.windows.begin(), config.windows.end());
-  return fmt::format(
-      "{}: {} layers, hidden {}, {} heads of {} ({} of keys and values), inner {} with silu gates, "
-      "vocabulary {}{}, {} positions{}",
-      config.family, config.num_layers, config.hidden_size, config.num_heads, config.head_dim,
-      config.num_kv_heads, config.intermediate_size, config.vocab_size,
-      config.tied_head ? " (tied)" : "", config.max_positions,
-      window > 0 ? fmt::format(", window {}", window) : "");
-}
+std::string TextGenerator::describe() const { return impl_->facts().description; }
+
+std::string TextGenerator::place() const { return impl_->decoder.place(); }
+std::string TextGenerator::place_note() const { return impl_->decoder.place_note(); }
 
 std::vector<std::int32_t> TextGenerator::tokenize(const std::string& text) const {
   return impl_->tokenizer.encode(text);
@@ -173,74 +180,157 @@ Tensor TextGenerator::logits(const std::vector<std::int32_t>& ids,
                              const GenerateOptions& options) const {
   impl_->check_options(options);
   const cpu::ThreadScope threads(options.num_threads);
-  model::KvCache cache = impl_->decoder.make_cache();
-  model::DecoderTiming timing;
-  Tensor all(DType::kFloat32, {static_cast<std::int64_t>(ids.size()), vocab_size()});
+  const auto count = static_cast<std::int64_t>(ids.size());
+  auto sequence = impl_->decoder.start(1, count, /*all_rows=*/true);
+  exec::RunTiming timing;
+  Tensor all(DType::kFloat32, {count, vocab_size()});
   float* out = all.as<float>().data();
-  impl_->read(ids, options, cache, model::LlamaDecoder::Rows::kAll, timing,
-              [&](std::size_t at, const Tensor& part) {
-                std::copy(part.as<float>().begin(), part.as<float>().end(),
-                          out + static_cast<std::int64_t>(at) * vocab_size());
-              });
+  const auto chunk = static_cast<std::size_t>(options.prefill_chunk);
+  for (std::size_t at = 0; at < ids.size(); at += std::min(chunk, ids.size() - at)) {
+    const auto part = std::span(ids).subspan(at, std::min(chunk, ids.size() - at));
+    const Tensor logits = sequence->forward({{0, part}}, options.mask, timing);
+    out = std::copy(logits.as<float>().begin(), logits.as<float>().end(), out);
+  }
   return all;
+}
+
+namespace {
+
+/// A text that is being written.
+class Writer {
+ public:
+  Writer(const model::Bpe& tokenizer, const GenerateOptions& options)
+      : tokenizer_(tokenizer),
+        options_(options),
+        sampler_({options.temperature, options.top_k, options.top_p, options.seed}),
+        stop_(options.stop) {}
+
+  /// The token that follows by `logits`; `last`: the model has no position after it. Returns
+  /// whether the text goes on.
+  bool next(std::span<const float> logits, const std::vector<std::int32_t>& end_tokens, bool last) {
+    const std::int32_t id = sampler_.next(logits);
+    result.ids.push_back(id);
+    if (std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end())
+      return end(StopReason::kEndToken);
+    // A model may have more logits than its tokenizer has tokens.
+    if (id < tokenizer_.num_ids() && !tokenizer_.is_special(id))
+      emit(stop_.push(stream_.push(tokenizer_.bytes(id))));
+    if (stop_.stopped()) return end(StopReason::kStopString);
+    if (static_cast<std::int64_t>(result.ids.size()) == options_.max_tokens)
+      return end(StopReason::kMaxTokens);
+    return !last || end(StopReason::kPositions);
+  }
+
+  GeneratedText result;
+
+ private:
+  bool end(StopReason reason) {
+    result.reason = reason;
+    emit(stop_.push(stream_.finish()));
+    emit(stop_.finish());
+    return false;
+  }
+  void emit(const std::string& text) {
+    result.text += text;
+    if (options_.on_text && !text.empty()) options_.on_text(text);
+  }
+
+  const model::Bpe& tokenizer_;
+  const GenerateOptions& options_;
+  model::Sampler sampler_;
+  model::StopStrings stop_;
+  model::Utf8Stream stream_;
+};
+
+}  // namespace
+
+std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::string>& prompts,
+                                                         const GenerateOptions& options) const {
+  check_options(options);
+  const cpu::ThreadScope threads(options.num_threads);
+  const std::size_t count = prompts.size();
+  std::vector<std::unique_ptr<Writer>> writers;
+  for (std::size_t i = 0; i < count; ++i)
+    writers.push_back(std::make_unique<Writer>(tokenizer, options));
+
+  const auto prefill_start = Clock::now();
+  std::vector<std::vector<std::int32_t>> ids;
+  std::int64_t most = 0;  // tokens of a sequence
+  for (std::size_t i = 0; i < count; ++i) {
+    ids.push_back(tokenizer.encode(prompts[i]));
+    const auto tokens = static_cast<std::int64_t>(ids[i].size());
+    const std::string name = count == 1 ? "prompt" : fmt::format("prompt {}", i);
+    STOF_CHECK(tokens > 0, kInvalidArgument, "{}: expected at least one token, got none", name);
+    STOF_CHECK(tokens <= facts().max_positions, kInvalidArgument,
+               "{}: expected at most {} tokens, the positions this model knows, got {}", name,
+               facts().max_positions, tokens);
+    writers[i]->result.prompt_tokens = tokens;
+    most = std::max(most, most_tokens(ids[i], options));
+  }
+  auto sequences = decoder.start(static_cast<std::int64_t>(count), most);
+  exec::RunTiming timing;
+  std::vector<model::DecoderSequences::Part> parts;
+  std::vector<std::vector<float>> logits(count);  // that the next token of each is chosen by
+  const auto forward = [&] {
+    const Tensor rows = sequences->forward(parts, options.mask, timing);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto width = static_cast<std::size_t>(facts().vocab_size);
+      const auto row = rows.as<float>().subspan(i * width, width);
+      logits[static_cast<std::size_t>(parts[i].sequence)].assign(row.begin(), row.end());
+    }
+  };
+  std::vector<std::size_t> read(count);
+  for (;;) {
+    parts.clear();
+    auto left = static_cast<std::size_t>(options.prefill_chunk);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t take = std::min(left, ids[i].size() - read[i]);
+      if (take == 0) continue;
+      parts.push_back({static_cast<std::int64_t>(i), std::span(ids[i]).subspan(read[i], take)});
+      read[i] += take;
+      left -= take;
+    }
+    if (parts.empty()) break;
+    forward();
+  }
+  const double prefill = seconds_since(prefill_start);
+
+  const auto decode_start = Clock::now();
+  std::vector<bool> goes_on(count, true);
+  for (;;) {
+    parts.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!goes_on[i]) continue;
+      const auto sequence = static_cast<std::int64_t>(i);
+      const bool last = sequences->length(sequence) == facts().max_positions;
+      goes_on[i] = writers[i]->next(logits[i], facts().end_tokens, last);
+      if (goes_on[i]) parts.push_back({sequence, std::span(writers[i]->result.ids).last(1)});
+    }
+    if (parts.empty()) break;
+    forward();
+  }
+  std::vector<GeneratedText> results;
+  for (const auto& writer : writers) {
+    GeneratedText& result = results.emplace_back(std::move(writer->result));
+    result.prefill = prefill;
+    result.decode = seconds_since(decode_start);
+    result.plan = timing.plan;
+    result.attention = timing.attention;
+  }
+  return results;
 }
 
 GeneratedText TextGenerator::generate(const std::string& prompt,
                                       const GenerateOptions& options) const {
-  impl_->check_options(options);
-  model::Sampler sampler({options.temperature, options.top_k, options.top_p, options.seed});
-  model::StopStrings stop(options.stop);
-  const cpu::ThreadScope threads(options.num_threads);
-  GeneratedText result;
-  const auto emit = [&](const std::string& text) {
-    result.text += text;
-    if (options.on_text && !text.empty()) options.on_text(text);
-  };
+  return std::move(impl_->generate({prompt}, options)[0]);
+}
 
-  const auto prefill_start = Clock::now();
-  const std::vector<std::int32_t> ids = tokenize(prompt);
-  result.prompt_tokens = static_cast<std::int64_t>(ids.size());
-  STOF_CHECK(!ids.empty(), kInvalidArgument, "prompt: expected at least one token, got none");
-  STOF_CHECK(result.prompt_tokens <= max_positions(), kInvalidArgument,
-             "prompt: expected at most {} tokens, the positions this model knows, got {}",
-             max_positions(), result.prompt_tokens);
-  model::KvCache cache = impl_->decoder.make_cache();
-  model::DecoderTiming timing;
-  constexpr auto kLast = model::LlamaDecoder::Rows::kLast;
-  Tensor logits;
-  impl_->read(ids, options, cache, kLast, timing,
-              [&](std::size_t, Tensor part) { logits = std::move(part); });
-  result.prefill = seconds_since(prefill_start);
-
-  const auto decode_start = Clock::now();
-  model::Utf8Stream stream;
-  for (;;) {
-    const std::int32_t id = sampler.next(logits.as<float>());
-    result.ids.push_back(id);
-    if (impl_->ends(id)) {
-      result.reason = StopReason::kEndToken;
-      break;
-    }
-    // A model may have more logits than its tokenizer has tokens.
-    if (id < impl_->tokenizer.num_ids() && !impl_->tokenizer.is_special(id))
-      emit(stop.push(stream.push(impl_->tokenizer.bytes(id))));
-    if (stop.stopped()) {
-      result.reason = StopReason::kStopString;
-      break;
-    }
-    if (static_cast<std::int64_t>(result.ids.size()) == options.max_tokens) break;
-    if (cache.length() == max_positions()) {
-      result.reason = StopReason::kPositions;
-      break;
-    }
-    logits = impl_->decoder.forward({&id, 1}, cache, options.mask, kLast, timing);
-  }
-  emit(stop.push(stream.finish()));
-  emit(stop.finish());
-  result.decode = seconds_since(decode_start);
-  result.plan = timing.plan;
-  result.attention = timing.attention;
-  return result;
+std::vector<GeneratedText> TextGenerator::generate_all(const std::vector<std::string>& prompts,
+                                                       const GenerateOptions& options) const {
+  STOF_CHECK(!options.on_text, kInvalidArgument,
+             "on_text: expected none with several prompts, whose pieces it could not tell apart");
+  if (prompts.empty()) return {};
+  return impl_->generate(prompts, options);
 }
 
 }  // namespace stof

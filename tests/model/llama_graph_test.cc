@@ -7,11 +7,11 @@
 
 #include <cmath>
 #include <deque>
+#include <numeric>
 
 #include "backend/cpu/graph/interpret.h"
 #include "backend/cpu/thread_scope.h"
 #include "exec/cpu_session.h"
-#include "model/llama_decoder.h"
 #include "model/llama_weights.h"
 #include "model/tiny_llama.h"
 #include "stof/error.h"
@@ -44,8 +44,8 @@ TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
     ASSERT_EQ(masks.size(), name == "qwen2 window" ? 2u : 1u);
 
     // What a float32 graph has with a cache and without, and in both ways of its gate.
-    const LlamaGraphOptions options = {.cache_size = name == "mistral" ? 0 : rows + 2,
-                                       .joined_gate = name == "qwen2" || name == "mlp_bias"};
+    const DecoderGraphOptions options = {.cache_size = name == "mistral" ? 0 : rows + 2,
+                                         .joined_gate = name == "qwen2" || name == "mlp_bias"};
     const graph::Graph graph = build_llama_graph(config, rows, DType::kFloat32, options);
     ASSERT_EQ(graph.live_outs().size(), 1u);
     cpu::GraphOperands operands;
@@ -87,8 +87,76 @@ TEST(LlamaGraph, GivesTheLogitsOfTransformersWhoeverRunsIt) {
   }
 }
 
+Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  TensorView part = tensor.view();
+  part.data = static_cast<const float*>(part.data) + first * part.strides[0];
+  part.shape[0] = count;
+  return Tensor::copy_of(part);
+}
+
+/// The head of chosen rows, in a graph with room for one more.
+TEST(LlamaGraph, GivesTheLogitsOfTheRowsThatAreAskedFor) {
+  const LlamaGolden golden;
+  const TemporaryFolder folder;
+  golden.write(folder, golden.at("tied"), {}, golden.weights(golden.at("tied")));
+  LlamaConfig config = load_llama_config(folder.path());
+  const LlamaWeights weights(Checkpoint::open(folder.path()), config);
+  const auto graph_of = [&](std::int64_t rows) {
+    return build_llama_graph(config, rows, DType::kFloat32, {.head_rows = 4});
+  };
+  const std::vector<std::int32_t> ids = golden.ids();
+  const auto rows = static_cast<std::int32_t>(ids.size());
+  std::vector<std::int32_t> positions(ids.size()), picks = {rows - 1, 0, rows - 1, 2};
+  std::iota(positions.begin(), positions.end(), 0);
+  exec::Batch batch;
+  batch.mask = mask::causal();
+  batch.offsets = {0, rows};
+  batch.inputs = {{"ids", {ids.data(), DType::kInt32, {rows}}},
+                  {"positions", {positions.data(), DType::kInt32, {rows}}},
+                  {"head_rows", {picks.data(), DType::kInt32, {4}}}};
+  const graph::Graph graph = graph_of(rows);
+  const GraphWeights bound = bind_llama_weights(graph, weights);
+  cpu::GraphOperands operands;
+  operands.mask = batch.mask;
+  operands.values.insert(bound.values.begin(), bound.values.end());
+  for (const auto& [input, view] : batch.inputs) operands.values[graph.find(input)] = view;
+  const cpu::GraphResults results = cpu::interpret_graph(graph, operands);
+  const Tensor logits = golden.logits("tied");
+  const auto check = [&](const Tensor& found) {
+    for (std::int64_t i = 0; i < found.shape()[0]; ++i)
+      EXPECT_LT(relative_error(rows_of(found, i, 1),
+                               rows_of(logits, picks[static_cast<std::size_t>(i)], 1)),
+                kTolerance)
+          << i;
+  };
+  EXPECT_EQ(results.at(graph.live_outs()[0]).shape(), Dims({4, 50}));
+  check(results.at(graph.live_outs()[0]));
+
+  exec::CpuSession session(graph_of, std::make_shared<exec::CpuWeights>(graph, bound.values));
+  for (const std::int64_t count : {4, 3, 1}) {
+    batch.inputs[2].second.shape = {count};
+    const Tensor found = session.run(batch);
+    EXPECT_EQ(found.shape(), Dims({count, 50}));
+    check(found);
+  }
+  const auto message = [&](TensorView view) {
+    batch.inputs[2].second = view;
+    try {
+      session.run(batch);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  const std::vector<std::int32_t> far = {0, rows, 0, 0, 0};
+  EXPECT_THAT(message({far.data(), DType::kInt32, {2}}),
+              AllOf(HasSubstr("\"head_rows\""), HasSubstr("below 23"), HasSubstr("got 23")));
+  EXPECT_THAT(message({far.data(), DType::kInt32, {5}}), HasSubstr("int32[4]"));
+  EXPECT_THAT(message({far.data(), DType::kFloat32, {1}}), HasSubstr("int32[1]"));
+}
+
 /// A prompt in chunks, then token by token, of two sequences in scattered pages.
-TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
+TEST(LlamaGraph, GivesTheSameLogitsOverCaches) {
   const LlamaGolden golden;
   const cpu::ThreadScope one_thread(1);
   for (const std::string name : {"base", "qwen2", "mistral", "qwen2 window"}) {
@@ -96,19 +164,22 @@ TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
     golden.write(folder, golden.at(name), {}, golden.weights(golden.at(name)));
     LlamaConfig config = load_llama_config(folder.path());
     const LlamaWeights weights(Checkpoint::open(folder.path()), config);
-    const LlamaDecoder decoder(Checkpoint::open(folder.path()), config);
-    const LlamaGraphOptions options = {.cache_size = 40, .reads_cache = true};
+    const DecoderGraphOptions options = {.cache_size = 40, .reads_cache = true};
     const auto graph_of = [&](std::int64_t rows) {
       return build_llama_graph(config, rows, DType::kFloat32, options);
     };
     const graph::Graph graph = graph_of(1);
     const GraphWeights bound = bind_llama_weights(graph, weights);
-    exec::CpuSession session(graph_of, std::make_shared<exec::CpuWeights>(graph, bound.values));
+    const auto shared = std::make_shared<exec::CpuWeights>(graph, bound.values);
+    exec::CpuSession session(graph_of, shared);
+    exec::CpuSession without_caches(
+        [&](std::int64_t rows) { return build_llama_graph(config, rows, DType::kFloat32); },
+        shared);
     exec::Batch batch;
     const std::vector<mask::Mask> masks = llama_masks(config);
     batch.mask = masks[0], batch.more_masks = {masks.begin() + 1, masks.end()};
     batch.cache = {4, {{7, 2, 0}, {3, 9, 4}}, {0, 0}};
-    std::vector<KvCache> caches(2, decoder.make_cache());
+    std::vector<std::vector<std::int32_t>> read(2);  // of each sequence so far
     std::vector<std::int32_t> ids, positions, slots;
     std::int32_t next = 1;
     for (const auto& counts : {std::pair{5, 3}, {4, 1}, {1, 1}, {1, 1}}) {
@@ -140,15 +211,18 @@ TEST(LlamaGraph, GivesTheDecodersLogitsOverCaches) {
       EXPECT_LT(relative_error(found, results.at(exact.live_outs()[0])), kTolerance) << name;
       for (std::size_t i = 0; i < 2; ++i) {
         const std::int64_t first = batch.offsets[i], count = batch.offsets[i + 1] - first;
-        DecoderTiming timing;
-        const Tensor expected =
-            decoder.forward(std::span(ids).subspan(static_cast<std::size_t>(first),
-                                                   static_cast<std::size_t>(count)),
-                            caches[i], mask::all(), LlamaDecoder::Rows::kAll, timing);
-        TensorView part = std::as_const(found).view();
-        part.data = static_cast<const float*>(part.data) + first * part.strides[0];
-        part.shape[0] = count;
-        EXPECT_LT(relative_error(Tensor::copy_of(part), expected), kTolerance)
+        read[i].insert(read[i].end(), ids.begin() + first, ids.begin() + first + count);
+        std::vector<std::int32_t> places(read[i].size());
+        std::iota(places.begin(), places.end(), 0);
+        exec::Batch whole = batch;
+        const Dims all = {static_cast<std::int64_t>(read[i].size())};
+        whole.inputs = {{"ids", {read[i].data(), DType::kInt32, all}},
+                        {"positions", {places.data(), DType::kInt32, all}}};
+        whole.offsets = {0, all[0]};
+        const Tensor expected = without_caches.run(whole);
+        EXPECT_LT(
+            relative_error(rows_of(found, first, count), rows_of(expected, all[0] - count, count)),
+            kTolerance)
             << name << ", sequence " << i << ", " << batch.cache.lengths[i] << " keys";
       }
     }

@@ -160,6 +160,34 @@ TEST(TextGenerator, WritesTheLikeliestTokensWithOrWithoutACache) {
   }
 }
 
+TEST(TextGenerator, WritesSeveralTextsAtOnceAsItDoesEachAlone) {
+  const TextGenerator model = tiny("qwen2 window");
+  GenerateOptions options = one_thread();
+  options.max_tokens = 25;
+  options.prefill_chunk = 7;
+  for (const double temperature : {0.0, 1.2}) {
+    options.temperature = temperature;
+    options.seed = 5;
+    const std::vector<std::string> prompts = {"hello world", "a", "several words of a text", "xy"};
+    const std::vector<GeneratedText> together = model.generate_all(prompts, options);
+    ASSERT_EQ(together.size(), prompts.size());
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const GeneratedText alone = model.generate(prompts[i], options);
+      EXPECT_EQ(together[i].ids, alone.ids) << prompts[i];
+      EXPECT_EQ(together[i].text, alone.text);
+      EXPECT_EQ(together[i].reason, alone.reason);
+      EXPECT_EQ(together[i].prompt_tokens, alone.prompt_tokens);
+    }
+  }
+  EXPECT_TRUE(model.generate_all({}, options).empty());
+  EXPECT_THAT(error_of([&] {
+                model.generate_all({"a", ""}, options);
+              }),
+              AllOf(HasSubstr("prompt 1"), HasSubstr("none")));
+  options.on_text = [](std::string_view) {};
+  EXPECT_THAT(error_of([&] { model.generate_all({"a", "b"}, options); }), HasSubstr("on_text"));
+}
+
 TEST(TextGenerator, EndsWhereItIsTold) {
   const TextGenerator model = tiny();
   GenerateOptions options = one_thread();

@@ -40,9 +40,10 @@ inline nlohmann::json tiny_tokenizer_json() {
 
 class LlamaGolden {
  public:
-  LlamaGolden()
-      : json_(read_golden_json("llama_golden.json")),
-        tensors_(SafetensorsFile::open(std::string(STOF_TEST_DATA) + "/llama_golden.safetensors")) {
+  /// The two files of that name in tests/data.
+  explicit LlamaGolden(const std::string& name = "llama_golden")
+      : json_(read_golden_json(name + ".json")),
+        tensors_(SafetensorsFile::open(std::string(STOF_TEST_DATA) + "/" + name + ".safetensors")) {
   }
 
   const nlohmann::json& cases() const { return json_.at("cases"); }

@@ -3,6 +3,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "backend/cpu/attention/plan_impl.h"
@@ -34,21 +36,33 @@ class Attention final : public SegmentRunner {
   }
 
  private:
+  /// Of the first key, where the keys of all sequences lie one behind the other.
+  static std::optional<std::int64_t> first_row(const graph::CachePages& pages) {
+    std::optional<std::int64_t> first, next;
+    for (std::size_t i = 0; i < pages.lengths.size(); ++i) {
+      if (pages.lengths[i] == 0) continue;
+      const std::optional<std::int64_t> here = pages.first_row(i);
+      if (!here || (next && *next != *here)) return std::nullopt;
+      if (!first) first = here;
+      next = *here + pages.lengths[i];
+    }
+    return first;
+  }
+
   /// The sequences' keys one behind the other: where they lie, if they do, else copied.
   void take_rows(const graph::CachePages& pages, AttentionTensors* tensors) const {
-    std::vector<std::int64_t> rows;
-    for (std::size_t i = 0; i < pages.lengths.size(); ++i)
-      for (std::int64_t key = 0; key < pages.lengths[i]; ++key) rows.push_back(pages.row(i, key));
-    const auto count = static_cast<std::int64_t>(rows.size());
     const std::int64_t stride = tensors->k.strides[0];
-    const bool consecutive =
-        std::adjacent_find(rows.begin(), rows.end(),
-                           [](std::int64_t a, std::int64_t b) { return b != a + 1; }) == rows.end();
+    const std::optional<std::int64_t> first = first_row(pages);
+    std::vector<std::int64_t> rows;
+    for (std::size_t i = 0; !first && i < pages.lengths.size(); ++i)
+      for (std::int64_t key = 0; key < pages.lengths[i]; ++key) rows.push_back(pages.row(i, key));
+    const std::int64_t count =
+        std::accumulate(pages.lengths.begin(), pages.lengths.end(), std::int64_t{0});
     for (TensorView* view : {&tensors->k, &tensors->v}) {
       const auto* const from = static_cast<const float*>(view->data);
       view->shape[0] = count;
-      if (consecutive) {
-        view->data = from + rows[0] * stride;
+      if (first) {
+        view->data = from + *first * stride;
         continue;
       }
       const std::int64_t width = view->shape[1] * view->shape[2];

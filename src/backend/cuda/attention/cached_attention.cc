@@ -121,7 +121,6 @@ CachedBatch& CachedAttention::prepare(const mask::Mask& mask,
   const std::int64_t longest = *std::max_element(cache.lengths.begin(), cache.lengths.end());
   const auto keys = static_cast<std::int64_t>(
       std::bit_ceil(static_cast<std::uint64_t>(std::max(longest, kLeastKeys))));
-  const CacheReach reach = cache_reach(mask, offsets, cache, problem_.num_heads_q);
   DecodeProblem problem;
   problem.batch = batch;
   problem.num_heads_q = problem_.num_heads_q;
@@ -132,10 +131,11 @@ CachedBatch& CachedAttention::prepare(const mask::Mask& mask,
   problem.head_dim_qk = problem.head_dim_v = problem_.head_dim_qk;
   problem.dtype = problem_.dtype;
   problem.lengths = true;
+  problem.scale = problem_.scale;
+  problem.validate();  // first, as there are then few rows to look at
+  const CacheReach reach = cache_reach(mask, offsets, cache, problem_.num_heads_q);
   problem.window_left = reach.left;
   problem.sink_tokens = reach.sinks;
-  problem.scale = problem_.scale;
-  problem.validate();
   const Key key{batch, rows, keys, cache.page_size, reach.left.value_or(-1), reach.sinks};
   auto found = batches_.find(key);
   if (found == batches_.end())

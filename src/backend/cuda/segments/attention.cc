@@ -25,7 +25,8 @@ class Attention final : public SegmentRunner {
 
   void launch(CUstream stream) const override {
     if (cached_) {
-      STOF_ASSERT(slot_->cached != nullptr);
+      STOF_ASSERT((slot_->cached != nullptr) != (slot_->span != nullptr));
+      if (slot_->span != nullptr) return slot_->span->run(tensors_, stream);
       return slot_->cached->run(tensors_, stream);
     }
     STOF_ASSERT((slot_->attention != nullptr) != (slot_->batch != nullptr));

@@ -10,6 +10,7 @@
 #include "backend/cuda/attention/batch_attention.h"
 #include "backend/cuda/attention/cached_attention.h"
 #include "backend/cuda/attention/packed_attention.h"
+#include "backend/cuda/attention/span_attention.h"
 #include "backend/cuda/device.h"
 #include "fusion/choice.h"
 #include "fusion/segment.h"
@@ -24,6 +25,7 @@ struct AttentionSlot {
   std::int64_t rows = 0;                  ///< of all sequences
   const BatchAttention* batch = nullptr;  ///< in place of `attention`
   const CachedBatch* cached = nullptr;    ///< likewise, of attention over caches
+  const SpanAttention* span = nullptr;    ///< in place of `cached`
 };
 
 /// Where values are, in device memory, 256-byte aligned. Weights and inputs are only read.
@@ -49,8 +51,7 @@ class SegmentRunner {
 ///   gemm_skinny  a product of at most 64 rows, a norm of them in front
 ///   row        steps over whole rows; vector, warps, rows: see codegen::RowProgramConfig
 ///   attention  by the kernel that the model of the mask's tiles picks for the batch; over caches
-///   by
-///              the decode kernel
+///              by the decode kernel where it takes the batch
 std::vector<fusion::Choice> candidates(const graph::Graph& graph, const fusion::Segment& segment,
                                        const Device& device);
 

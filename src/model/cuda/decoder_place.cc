@@ -1,0 +1,124 @@
+#include "model/cuda/decoder_place.h"
+
+#include <cmath>
+#include <utility>
+
+#include "backend/cuda/driver.h"
+#include "core/check.h"
+#include "exec/cuda_session.h"
+
+namespace stof::model {
+namespace {
+
+exec::GraphOf graph_of(const DecoderModel& model, DType dtype, std::int64_t cache_size,
+                       std::int64_t head_rows) {
+  return [&model, dtype, cache_size, head_rows](std::int64_t rows) {
+    return model.graph(rows, dtype,
+                       {.cache_size = cache_size,
+                        .reads_cache = true,
+                        .joined_gate = true,
+                        .head_rows = head_rows,
+                        .pad_vocabulary = true});
+  };
+}
+
+class CudaDecoderSession final : public DecoderSession {
+ public:
+  CudaDecoderSession(const cuda::Device& device, exec::GraphOf graph,
+                     std::shared_ptr<const exec::CudaWeights> weights, std::int64_t vocab_size)
+      : session_(device, std::move(graph), std::move(weights)), vocab_size_(vocab_size) {}
+
+  Tensor run(const exec::Batch& batch, exec::RunTiming* timing) override {
+    Tensor logits;
+    session_.run(
+        batch,
+        [&](const exec::CudaResult& result) {
+          logits = Tensor(result.dtype, {result.rows, result.columns});
+          const cuda::Driver& driver = cuda::Driver::instance();
+          driver.check(driver.cuMemcpyDtoHAsync(logits.data(), result.address, logits.bytes(),
+                                                result.stream),
+                       "downloading logits");
+          driver.check(driver.cuStreamSynchronize(result.stream), "running the model");
+        },
+        timing);
+    TensorView known = std::as_const(logits).view();
+    known.shape[1] = vocab_size_;  // what fills the vocabulary up is no token
+    Tensor wide = Tensor::converted(known, DType::kFloat32);
+    // float16 that overflowed inside shows at the end.
+    for (const float logit : wide.as<float>())
+      STOF_CHECK(std::isfinite(logit), kUnsupported,
+                 "{}: this model's values overflowed on this text; compute in {}",
+                 to_string(logits.dtype()),
+                 logits.dtype() == DType::kFloat16 ? "bfloat16" : "float32, on the CPU");
+    return wide;
+  }
+
+  void prepare(std::int64_t rows) { session_.prepare(rows); }
+
+ private:
+  exec::CudaSession session_;
+  std::int64_t vocab_size_;
+};
+
+/// Throws Unsupported naming a dtype, or a matrix that the kernels do not read.
+void check(const graph::Graph& graph, DType dtype) {
+  STOF_CHECK(dtype == DType::kFloat16 || dtype == DType::kBFloat16, kUnsupported,
+             "dtype: on a GPU generators compute in float16 or bfloat16, got {}", to_string(dtype));
+  for (const graph::Operator& op : graph.operators()) {
+    if (op.op != graph::Op::kMatmul) continue;
+    const graph::Value& weight = graph.value(op.inputs[1]);
+    STOF_CHECK(weight.shape[0] % 8 == 0 && weight.shape[1] % 8 == 0, kUnsupported,
+               "weight \"{}\": GPU generators take sizes in multiples of 8, got {}; use the CPU",
+               weight.name, weight.shape.to_string());
+  }
+}
+
+class CudaDecoderPlace final : public DecoderPlace {
+ public:
+  CudaDecoderPlace(const DecoderModel& model, DType dtype) : model_(model), dtype_(dtype) {
+    check(graph_of(model, dtype == DType::kFloat32 ? DType::kFloat16 : dtype, kCachePage, 1)(1),
+          dtype);
+    device_ = cuda::Device::open();
+    const graph::Graph graph = graph_of(model, dtype, kCachePage, 1)(1);
+    weights_ =
+        std::make_shared<const exec::CudaWeights>(device_, graph, model.weights(graph).values);
+    // Now, so that a missing compiler is known before the first text.
+    session(kCachePage, 1)->prepare(1);
+  }
+  ~CudaDecoderPlace() override {
+    try {
+      device_.use();  // memory is freed in the current context, and threads begin without one
+    } catch (const Error&) {
+      // The driver is gone at the end of a process, and the memory with it.
+    }
+  }
+
+  std::string describe() const override {
+    return fmt::format("{}, {}", device_.facts().name, to_string(dtype_));
+  }
+  std::unique_ptr<DecoderSession> open(std::int64_t cache_size,
+                                       std::int64_t head_rows) const override {
+    return session(cache_size, head_rows);
+  }
+
+ private:
+  std::unique_ptr<CudaDecoderSession> session(std::int64_t cache_size,
+                                              std::int64_t head_rows) const {
+    return std::make_unique<CudaDecoderSession>(device_,
+                                                graph_of(model_, dtype_, cache_size, head_rows),
+                                                weights_, model_.facts().vocab_size);
+  }
+
+  const DecoderModel& model_;
+  DType dtype_;
+  cuda::Device device_;
+  std::shared_ptr<const exec::CudaWeights> weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<const DecoderPlace> place_decoder_on_gpu(const DecoderModel& model, DType dtype) {
+  return std::make_unique<CudaDecoderPlace>(model, dtype);
+}
+
+}  // namespace stof::model

@@ -1,0 +1,102 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "core/bits.h"
+#include "exec/cpu_session.h"
+#include "model/cuda/decoder_place.h"
+#include "model/place_choice.h"
+
+namespace stof::model {
+namespace {
+
+/// Sessions that wait for their next sequences, each with caches.
+constexpr std::size_t kMaxIdle = 2;
+
+exec::GraphOf graph_of(const DecoderModel& model, std::int64_t cache_size, std::int64_t head_rows) {
+  return [&model, cache_size, head_rows](std::int64_t rows) {
+    return model.graph(rows, DType::kFloat32,
+                       {.cache_size = cache_size, .reads_cache = true, .head_rows = head_rows});
+  };
+}
+
+class CpuDecoderSession final : public DecoderSession {
+ public:
+  CpuDecoderSession(exec::GraphOf graph, std::shared_ptr<exec::CpuWeights> weights)
+      : session_(std::move(graph), std::move(weights)) {}
+
+  Tensor run(const exec::Batch& batch, exec::RunTiming* timing) override {
+    return session_.run(batch, timing);
+  }
+
+ private:
+  exec::CpuSession session_;
+};
+
+class CpuDecoderPlace final : public DecoderPlace {
+ public:
+  explicit CpuDecoderPlace(const DecoderModel& model)
+      : model_(model),
+        bound_(model.weights(graph_of(model, kCachePage, 1)(1))),
+        weights_(
+            std::make_shared<exec::CpuWeights>(graph_of(model, kCachePage, 1)(1), bound_.values)) {}
+
+  std::string describe() const override { return "CPU, float32"; }
+  std::unique_ptr<DecoderSession> open(std::int64_t cache_size,
+                                       std::int64_t head_rows) const override {
+    return std::make_unique<CpuDecoderSession>(graph_of(model_, cache_size, head_rows), weights_);
+  }
+
+ private:
+  const DecoderModel& model_;
+  GraphWeights bound_;
+  std::shared_ptr<exec::CpuWeights> weights_;
+};
+
+}  // namespace
+
+Decoder::Decoder(std::unique_ptr<const DecoderModel> model, const LoadOptions& options)
+    : model_(std::move(model)) {
+  place_note_ = place_by(
+      options, "generators", DType::kBFloat16,
+      [&](DType dtype) { place_ = place_decoder_on_gpu(*model_, dtype); },
+      [&] { place_ = std::make_unique<CpuDecoderPlace>(*model_); });
+}
+
+Decoder::Lease::Lease(const Decoder& decoder, std::unique_ptr<Kept> kept, std::int64_t count,
+                      std::int64_t most_tokens, bool all_rows)
+    : decoder_(decoder),
+      kept_(std::move(kept)),
+      sequences_(*decoder.model_, *kept_->session, count, most_tokens, all_rows) {}
+
+Decoder::Lease::~Lease() {
+  const std::lock_guard lock(decoder_.mutex_);
+  decoder_.idle_.push_front(std::move(kept_));
+  if (decoder_.idle_.size() > kMaxIdle) decoder_.idle_.pop_back();
+}
+
+Decoder::Lease Decoder::start(std::int64_t count, std::int64_t tokens, bool all_rows) const {
+  // Powers of two, so that few sizes are planned for and sessions serve again.
+  const std::int64_t most = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(
+      std::clamp<std::int64_t>(tokens, kCachePage, std::max(kCachePage, facts().max_positions)))));
+  const std::int64_t head_rows = all_rows ? 0 : count;
+  std::unique_ptr<Lease::Kept> kept;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find_if(idle_, [&](const auto& idle) {
+      return idle->head_rows == head_rows && idle->cache_size >= count * most;
+    });
+    if (found != idle_.end()) {
+      kept = std::move(*found);
+      idle_.erase(found);
+    }
+  }
+  if (kept == nullptr)
+    kept = std::make_unique<Lease::Kept>(
+        Lease::Kept{count * most, head_rows, place_->open(count * most, head_rows)});
+  return Lease(*this, std::move(kept), count, most, all_rows);
+}
+
+}  // namespace stof::model

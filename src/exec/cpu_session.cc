@@ -38,6 +38,19 @@ void CpuWeights::bind(const Graph& graph, std::vector<void*>& addresses) const {
   }
 }
 
+void CpuWeights::pack(const Graph& graph, const std::function<void(ValueId)>& done) {
+  for (const ValueId id : graph.of_kind(ValueKind::kWeight)) {
+    const graph::Value& value = graph.value(id);
+    const bool products_alone = std::ranges::all_of(value.consumers, [&](graph::OperatorId reader) {
+      const graph::Operator& op = graph.op(reader);
+      return op.op == graph::Op::kMatmul && op.inputs[0] != id;
+    });
+    if (!products_alone || value.consumers.empty() || value.dtype != DType::kFloat32) continue;
+    packed_.pack({addresses_.at(value.name), value.dtype, value.shape});
+    done(id);
+  }
+}
+
 /// Everything for batches of up to `rows` rows: one at a time.
 struct CpuSession::Prepared {
   Prepared(ExecutionPlan p, CpuWeights& weights, const std::map<std::string, void*>& states)

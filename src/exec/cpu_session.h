@@ -1,6 +1,7 @@
 #pragma once
 // A model on the CPU, in float32.
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -23,6 +24,10 @@ class CpuWeights {
   /// Sets the addresses of the graph's weights, found by name.
   void bind(const graph::Graph& graph, std::vector<void*>& addresses) const;
   cpu::PackedWeights& packed() { return packed_; }
+
+  /// Packs each weight that products of the graph alone read, and calls done(weight): its memory
+  /// may go then. Before the first session; these take no choice that reads weights as they are.
+  void pack(const graph::Graph& graph, const std::function<void(graph::ValueId)>& done);
 
  private:
   std::map<std::string, const void*> addresses_;

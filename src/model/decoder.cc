@@ -37,11 +37,13 @@ class CpuDecoderSession final : public DecoderSession {
 
 class CpuDecoderPlace final : public DecoderPlace {
  public:
-  explicit CpuDecoderPlace(const DecoderModel& model)
-      : model_(model),
-        bound_(model.weights(graph_of(model, kCachePage, 1)(1))),
-        weights_(
-            std::make_shared<exec::CpuWeights>(graph_of(model, kCachePage, 1)(1), bound_.values)) {}
+  explicit CpuDecoderPlace(const DecoderModel& model) : model_(model) {
+    const graph::Graph graph = graph_of(model, kCachePage, 1)(1);
+    bound_ = model.weights(graph);
+    weights_ = std::make_shared<exec::CpuWeights>(graph, bound_.values);
+    // Once in memory, not twice.
+    weights_->pack(graph, [this](graph::ValueId id) { bound_.release(id); });
+  }
 
   std::string describe() const override { return "CPU, float32"; }
   std::unique_ptr<DecoderSession> open(std::int64_t cache_size,

@@ -8,6 +8,14 @@
 
 namespace stof::model {
 
+void GraphWeights::release(graph::ValueId id) {
+  const auto found = values.find(id);
+  if (found == values.end()) return;
+  for (Tensor& tensor : owned)
+    if (std::as_const(tensor).data() == found->second.data) tensor = Tensor();
+  values.erase(found);
+}
+
 void GraphWeightBinder::bind(const std::string& name, const TensorView& tensor) {
   const graph::ValueId id = graph_.find(name);
   STOF_CHECK(id != graph::kNoId, kInvalidArgument,

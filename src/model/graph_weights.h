@@ -16,6 +16,9 @@ struct GraphWeights {
   /// Contiguous, of the values' shapes and dtypes: into the checkpoint where it holds just that.
   std::map<graph::ValueId, TensorView> values;
   std::deque<Tensor> owned;  ///< what was stacked or converted
+
+  /// Forgets a value's tensor, and frees it where it is owned.
+  void release(graph::ValueId id);
 };
 
 /// Collects GraphWeights. Throws InvalidArgument naming a weight that the graph does not have or

@@ -276,6 +276,34 @@ TEST(CpuSession, RunsBatchesOfAnySizeFromManyThreadsOnSharedWeights) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(CpuSession, ReadsNoWeightThatWasPackedWhereItLay) {
+  const Graph graph = bert();
+  const Operands operands(graph);
+  const Batch batch = batch_of(graph, operands, {0, 5, 16});
+  const Tensor want =
+      interpret_graph(graph, oracle_operands(operands, batch)).at(graph.live_outs().at(0));
+  const auto weights = std::make_shared<CpuWeights>(graph, operands.views);
+  int packed = 0;
+  weights->pack(graph, [&](ValueId id) {
+    EXPECT_EQ(graph.value(id).shape.rank(), 2) << graph.value(id).name;
+    const TensorView& view = operands.views.at(id);
+    std::fill_n(static_cast<float*>(const_cast<void*>(view.data)), num_elements(view.shape),
+                std::nanf(""));
+    ++packed;
+  });
+  EXPECT_EQ(packed, 4 * graph.num_layers());
+  CpuSession session([](std::int64_t rows) { return bert(rows); }, weights);
+  expect_close(session.run(batch).as<float>().data(), want, "packed");
+
+  SessionOptions plain;
+  const ExecutionPlan plan = session.plan(kRows);
+  for (const PlannedSegment& planned : plan.segments())
+    if (planned.choice.family == "onednn")
+      plain.choices[planned.hash] = {"onednn", {{"packed", 0}}};
+  CpuSession refused([](std::int64_t rows) { return bert(rows); }, weights, plain);
+  EXPECT_THROW(refused.run(batch), Error);
+}
+
 TEST(CpuSession, NamesWhatDoesNotFit) {
   const Graph graph = bert();
   Operands operands(graph);

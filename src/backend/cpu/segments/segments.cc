@@ -13,9 +13,19 @@ using graph::ValueId;
 std::shared_ptr<const PackedWeight> PackedWeights::of(const TensorView& weight,
                                                       PackedWeight::Layout layout) {
   const std::lock_guard lock(mutex_);
+  STOF_CHECK(layout == PackedWeight::Layout::kPacked || !given_back_.contains(weight.data),
+             kUnsupported,
+             "weights: expected a product that takes them packed, since their own memory was given "
+             "back, got one that takes them as they are");
   auto& packed = weights_[{weight.data, layout}];
   if (packed == nullptr) packed = std::make_shared<const PackedWeight>(weight, layout);
   return packed;
+}
+
+void PackedWeights::pack(const TensorView& weight) {
+  of(weight, PackedWeight::Layout::kPacked);
+  const std::lock_guard lock(mutex_);
+  given_back_.insert(weight.data);
 }
 
 void* address_of(const Graph& graph, const SegmentBindings& bindings, ValueId id) {

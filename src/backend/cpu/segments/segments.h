@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,16 @@ namespace stof::cpu {
 /// Safe from several threads.
 class PackedWeights {
  public:
-  /// Found by address and layout; `weight` outlives this.
+  /// Found by address and layout; `weight` outlives this, but for those of pack().
   std::shared_ptr<const PackedWeight> of(const TensorView& weight, PackedWeight::Layout layout);
+
+  /// Packs a weight whose own memory may go then: its address only names it from now on. of()
+  /// throws Unsupported where it is wanted as it is.
+  void pack(const TensorView& weight);
 
  private:
   std::mutex mutex_;
+  std::set<const void*> given_back_;  ///< addresses of weights that pack() took
   std::map<std::pair<const void*, PackedWeight::Layout>, std::shared_ptr<const PackedWeight>>
       weights_;
 };

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "classify.h"
 #include "commands.h"
 #include "core/check.h"
 #include "generate.h"
@@ -108,6 +109,29 @@ void tune_for(const RunOptions& options, const std::vector<EncodedText>& texts,
                parse_budget("--tune-budget", options.tune_budget), program);
 }
 
+/// Refuses what has no meaning for images.
+void classify_texts(const RunOptions& options, const CLI::App& command, const Program& program) {
+  for (const char* name :
+       {"--file", "--tune", "--tune-budget", "--max-tokens", "--output", "--timing"})
+    STOF_CHECK(command.count(name) == 0, kInvalidArgument,
+               "{}: expected none beside --task classify", name);
+  STOF_CHECK(command.count("--model") > 0, kInvalidArgument,
+             "--model: with --task classify expected the folder of a ViT checkpoint, got none");
+  STOF_CHECK(options.device != "cuda" && (options.dtype == "auto" || options.dtype == "fp32"),
+             kUnsupported,
+             "--device, --dtype: images are classified on the CPU in fp32, got {}, {}",
+             options.device, options.dtype);
+  ClassifyArguments arguments;
+  arguments.images = options.texts;
+  arguments.model = options.model;
+  arguments.mask = options.mask;
+  if (options.generate.top_k > 0) arguments.count = options.generate.top_k;
+  if (command.count("--batch") > 0) arguments.batch = options.batch;
+  arguments.threads = options.threads;
+  arguments.json = options.json;
+  classify_images(arguments, program);
+}
+
 void run_texts(RunOptions& options, const CLI::App& command, const Program& program) {
   if (command.count("--prompt") > 0) {
     continue_prompt(options, command, program);
@@ -115,9 +139,13 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
   }
   for (const char* name : {"--chat", "--temperature", "--top-p", "--seed", "--stop"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected --prompt beside it", name);
-  const bool fills = options.task == "fill-mask";
-  STOF_CHECK(fills || command.count("--top-k") == 0, kInvalidArgument,
-             "--top-k: expected --prompt or --task fill-mask beside it");
+  const bool fills = options.task == "fill-mask", classifies = options.task == "classify";
+  STOF_CHECK(fills || classifies || command.count("--top-k") == 0, kInvalidArgument,
+             "--top-k: expected --prompt or --task fill-mask or classify beside it");
+  if (classifies) {
+    classify_texts(options, command, program);
+    return;
+  }
   STOF_CHECK(!fills || options.output.empty(), kInvalidArgument,
              "--output: expected none beside --task fill-mask, which gives no embeddings");
   const LoadOptions load = load_options(options);
@@ -173,7 +201,10 @@ void add_run_command(CLI::App& app, const Program& program) {
   CLI::App& run_command =
       *app.add_subcommand("run", "Embed texts with an encoder or continue a prompt with a decoder");
   run_command.fallthrough();
-  run_command.add_option("TEXT", options->texts, "Texts; after -- they may begin with a dash");
+  run_command.add_option(
+      "TEXT", options->texts,
+      "Texts; after -- they may begin with a dash; with --task classify PNG or JPEG "
+      "files");
   run_command.add_option("--file", options->file, "One text per line; - is standard input");
   run_command
       .add_option(
@@ -185,8 +216,8 @@ void add_run_command(CLI::App& app, const Program& program) {
       .add_option(
           "--task", options->task,
           "embed: one vector per text; tokens: one per token; fill-mask: what may stand for "
-          "[MASK] or <mask> in a text")
-      ->check(one_of({"embed", "tokens", "fill-mask"}))
+          "[MASK] or <mask> in a text; classify: the labels of images")
+      ->check(one_of({"embed", "tokens", "fill-mask", "classify"}))
       ->capture_default_str();
   run_command
       .add_option("--mask", options->mask, "Mask expression; stof mask list shows the words")
@@ -232,9 +263,9 @@ void add_run_command(CLI::App& app, const Program& program) {
   run_command.add_option("--temperature", generate.temperature, "0: always the likeliest token")
       ->capture_default_str();
   run_command
-      .add_option(
-          "--top-k", generate.top_k,
-          "Choose among the k likeliest tokens; with --task fill-mask show them (default: 5)")
+      .add_option("--top-k", generate.top_k,
+                  "Choose among the k likeliest tokens; with --task fill-mask or classify show "
+                  "so many (default: 5)")
       ->transform(whole_number(1, kMaxSequence));
   run_command
       .add_option("--top-p", generate.top_p, "Choose among the likeliest of this probability")

@@ -28,7 +28,8 @@ PUBLIC_HEADERS = {
     "system_info.h": "backend/cpu",
     "cuda_attention.h": "backend/cuda", "cuda_block_lists.h": "backend/cuda",
     "cuda_decode.h": "backend/cuda", "gpu_info.h": "backend/cuda",
-    "load_options.h": "model", "text_encoder.h": "model", "text_generator.h": "model",
+    "load_options.h": "model", "text_encoder.h": "model", "image_classifier.h": "model",
+    "text_generator.h": "model",
     "stof.h": "capi",
 }
 # Of those, the headers that C programs include, and what they may have that others may not.

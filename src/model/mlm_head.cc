@@ -1,9 +1,6 @@
 #include "model/mlm_head.h"
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
-#include <numeric>
 
 #include "backend/cpu/ops/layer_norm.h"
 #include "core/check.h"
@@ -52,28 +49,6 @@ Tensor MlmHead::logits(std::span<const float> states) const {
   norm.rows(inner, rows);
   decoder_.run(inner, rows, scores.as<float>().data());
   return scores;
-}
-
-std::vector<ScoredToken> likeliest(std::span<const float> logits, std::int64_t count) {
-  for (const float value : logits)
-    STOF_CHECK(std::isfinite(value), kUnsupported,
-               "masked-LM head: expected finite scores, got {}; are the weights whole?", value);
-  std::vector<std::int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto shown = std::min(ids.size(), static_cast<std::size_t>(count));
-  const auto score = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(shown), ids.end(),
-                    [&](std::int32_t a, std::int32_t b) {
-                      return score(a) != score(b) ? score(a) > score(b) : a < b;
-                    });
-  std::vector<ScoredToken> tokens;
-  if (shown == 0) return tokens;
-  double sum = 0;
-  const double largest = score(ids[0]);
-  for (const float value : logits) sum += std::exp(value - largest);
-  for (std::size_t i = 0; i < shown; ++i)
-    tokens.push_back({ids[i], static_cast<float>(std::exp(score(ids[i]) - largest) / sum)});
-  return tokens;
 }
 
 }  // namespace stof::model

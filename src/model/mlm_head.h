@@ -26,13 +26,4 @@ class MlmHead {
   cpu::Linear dense_, decoder_;  ///< into weights_
 };
 
-struct ScoredToken {
-  std::int32_t id;
-  float probability;
-};
-
-/// The `count` likeliest tokens, or all where there are fewer, under the softmax of their scores;
-/// of equal ones the lower id first.
-std::vector<ScoredToken> likeliest(std::span<const float> logits, std::int64_t count);
-
 }  // namespace stof::model

@@ -12,6 +12,7 @@
 #include "backend/cpu/thread_scope.h"
 #include "core/check.h"
 #include "model/bert_family.h"
+#include "model/likeliest.h"
 #include "model/mlm_head.h"
 #include "model/place.h"
 #include "model/sentence_config.h"

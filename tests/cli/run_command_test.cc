@@ -10,6 +10,7 @@
 
 #include "cli/program.h"
 #include "model/encoders_golden.h"
+#include "model/vit_golden.h"
 #include "stof/npy.h"
 
 namespace stof::cli {
@@ -130,6 +131,32 @@ TEST(Run, FillsMasksOfEveryFamily) {
   EXPECT_THAT(run_stof({"run", "a [MASK]", "--task", "fill-mask"}).err,
               HasSubstr("cls.predictions.transform.dense.weight"));
   EXPECT_THAT(run_stof({"run", "text", "--top-k", "3"}).err, HasSubstr("--task fill-mask"));
+}
+
+TEST(Run, ClassifiesImages) {
+  const model::VitGolden golden;
+  const model::TemporaryFolder folder;
+  golden.write(folder, golden.at("base"));
+  const std::string image = golden.image("vit_rgb.png");
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"run", "--task", "classify", "--threads", "1"};
+    command.insert(command.end(), more.begin(), more.end());
+    return run_stof(command);
+  };
+  const auto lines = lines_of(run({"--model", folder.path(), image, image, "--json"}));
+  ASSERT_EQ(lines.size(), 2u);
+  const auto* logits = static_cast<const float*>(golden.tensor("logits.base").data);
+  const json& best = lines[1].at("labels")[0];
+  EXPECT_EQ(best.at("id"), std::max_element(logits, logits + 4) - logits);
+  EXPECT_EQ(
+      best.at("label"),
+      golden.at("base").at("config").at("id2label").at(std::to_string(best.at("id").get<int>())));
+  EXPECT_THAT(run({"--model", folder.path(), "--top-k", "1", image}).out,
+              AllOf(HasSubstr("vit_rgb.png"), HasSubstr("probability")));
+  EXPECT_THAT(run({image}).err, HasSubstr("--model"));
+  EXPECT_THAT(run({"--model", folder.path()}).err, HasSubstr("at least one image"));
+  EXPECT_THAT(run({"--model", folder.path(), image, "--device", "cuda"}).err, HasSubstr("CPU"));
+  EXPECT_THAT(run({"--model", folder.path(), image, "--file", "x"}).err, HasSubstr("--file"));
 }
 
 TEST(Run, WritesNpy) {

@@ -1,0 +1,155 @@
+#include "stof/image_classifier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cpu/thread_scope.h"
+#include "core/check.h"
+#include "exec/cpu_session.h"
+#include "model/image.h"
+#include "model/likeliest.h"
+#include "model/vit.h"
+
+namespace stof {
+
+struct ImageClassifier::Impl {
+  Impl(model::VitConfig c, model::ImageProcessor p, model::VitWeights w)
+      : config(std::move(c)),
+        processor(p),
+        weights(std::move(w)),
+        bound(bind_vit_weights(build_vit_graph(config, 1), weights)),
+        session([this](std::int64_t rows) { return build_vit_graph(config, rows); },
+                std::make_shared<exec::CpuWeights>(build_vit_graph(config, 1), bound.values)),
+        classifier(weights.classifier, weights.classifier_bias) {}
+  Impl(const Impl&) = delete;
+
+  model::VitConfig config;
+  model::ImageProcessor processor;
+  model::VitWeights weights;  ///< read where they are
+  model::GraphWeights bound;  ///< into weights, and what is made of several
+  mutable exec::CpuSession session;
+  cpu::Linear classifier;
+
+  /// One row a token: a class token's zeros, then the patches' values by channel.
+  Tensor patches(const Tensor& pixels) const {
+    const std::int64_t images = pixels.shape()[0], width = config.image_width;
+    const std::int64_t plane = config.image_height * width;
+    Tensor rows(DType::kFloat32, {images * config.num_tokens(), config.patch_values()});
+    const float* in = pixels.as<float>().data();
+    float* out = rows.as<float>().data();
+    for (std::int64_t image = 0; image < images; ++image, in += 3 * plane) {
+      out = std::fill_n(out, config.patch_values(), 0.f);
+      for (std::int64_t y = 0; y < config.image_height; y += config.patch_height)
+        for (std::int64_t x = 0; x < width; x += config.patch_width)
+          for (std::int64_t c = 0; c < 3; ++c)
+            for (std::int64_t row = y; row < y + config.patch_height; ++row)
+              out = std::copy_n(in + c * plane + row * width + x, config.patch_width, out);
+    }
+    return rows;
+  }
+};
+
+ImageClassifier ImageClassifier::load(const std::string& folder) {
+  model::VitConfig config = model::load_vit_config(folder);
+  const model::ImageProcessor processor = model::load_image_processor(folder);
+  STOF_CHECK(!processor.resizes ||
+                 (processor.height == config.image_height && processor.width == config.image_width),
+             kUnsupported,
+             "{}: size: expected image_size of config.json, {}x{}, got {}x{}; positions are not "
+             "interpolated",
+             folder + "/preprocessor_config.json", config.image_height, config.image_width,
+             processor.height, processor.width);
+  model::VitWeights weights = model::load_vit_weights(Checkpoint::open(folder), config);
+  return ImageClassifier(
+      std::make_shared<const Impl>(std::move(config), processor, std::move(weights)));
+}
+
+std::string ImageClassifier::describe() const {
+  const model::VitConfig& config = impl_->config;
+  return fmt::format(
+      "ViT: {} layers, hidden {}, {} heads of {}, inner {}, {}x{} pixels in patches "
+      "of {}x{}, {} labels",
+      config.num_layers, config.hidden_size, config.num_heads, config.head_dim(),
+      config.intermediate_size, config.image_height, config.image_width, config.patch_height,
+      config.patch_width, config.labels.size());
+}
+
+Tensor ImageClassifier::pixels(const std::string& path) const {
+  Tensor pixels = impl_->processor(model::load_image(path));
+  const Dims expected = {3, impl_->config.image_height, impl_->config.image_width};
+  STOF_CHECK(pixels.shape() == expected, kUnsupported,
+             "{}: expected {} pixels (the checkpoint does not resize), got {}", path,
+             expected.to_string(), pixels.shape().to_string());
+  return pixels;
+}
+
+Tensor ImageClassifier::logits(const Tensor& pixels, const ClassifyOptions& options) const {
+  const model::VitConfig& config = impl_->config;
+  const Dims& shape = pixels.shape();
+  STOF_CHECK(pixels.dtype() == DType::kFloat32 && shape.rank() == 4 && shape[1] == 3 &&
+                 shape[2] == config.image_height && shape[3] == config.image_width,
+             kInvalidArgument, "pixels: expected float32 [images, 3, {}, {}], got {} {}",
+             config.image_height, config.image_width, to_string(pixels.dtype()), shape.to_string());
+  STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
+             "num_threads: expected 0 (all) or more, got {}", options.num_threads);
+  STOF_CHECK(options.mask.batch_extent() == 1, kInvalidArgument,
+             "mask: expected one mask for all images, got one with {} batch entries",
+             options.mask.batch_extent());
+  const auto labels = static_cast<std::int64_t>(config.labels.size());
+  Tensor scores(DType::kFloat32, {shape[0], labels});
+  if (shape[0] == 0) return scores;
+  const cpu::ThreadScope threads(options.num_threads);
+  const std::int64_t tokens = config.num_tokens();
+  const Tensor patches = impl_->patches(pixels);
+  exec::Batch batch;
+  std::vector<std::int32_t> places;
+  for (std::int64_t i = 0; i <= shape[0]; ++i) batch.offsets.push_back(i * tokens);
+  for (std::int64_t i = 0; i < shape[0] * tokens; ++i)
+    places.push_back(static_cast<std::int32_t>(i % tokens));
+  batch.inputs = {{"places", {places.data(), DType::kInt32, {batch.rows()}}},
+                  {"patches", patches.view()}};
+  batch.mask = options.mask;
+  const Tensor states = impl_->session.run(batch);
+  Tensor classes(DType::kFloat32, {shape[0], config.hidden_size});
+  for (std::int64_t i = 0; i < shape[0]; ++i)
+    std::copy_n(states.as<float>().data() + i * tokens * config.hidden_size, config.hidden_size,
+                classes.as<float>().data() + i * config.hidden_size);
+  impl_->classifier.run(classes.as<float>().data(), shape[0], scores.as<float>().data());
+  return scores;
+}
+
+std::vector<std::vector<ImageLabel>> ImageClassifier::classify(
+    const std::vector<std::string>& paths, const ClassifyOptions& options) const {
+  STOF_CHECK(options.count >= 1, kInvalidArgument, "count: expected at least 1 label, got {}",
+             options.count);
+  STOF_CHECK(options.batch >= 1, kInvalidArgument, "batch: expected at least 1, got {}",
+             options.batch);
+  const model::VitConfig& config = impl_->config;
+  const auto num_labels = config.labels.size();
+  std::vector<std::vector<ImageLabel>> results;
+  while (results.size() < paths.size()) {
+    const std::size_t begin = results.size();
+    const std::size_t count =
+        std::min(paths.size() - begin, static_cast<std::size_t>(options.batch));
+    Tensor batch(DType::kFloat32,
+                 {static_cast<std::int64_t>(count), 3, config.image_height, config.image_width});
+    auto* out = static_cast<std::byte*>(batch.data());
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      const Tensor image = pixels(paths[i]);
+      out = std::copy_n(static_cast<const std::byte*>(image.data()), image.bytes(), out);
+    }
+    const Tensor scores = logits(batch, options);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::vector<ImageLabel>& labels = results.emplace_back();
+      for (const auto& [id, probability] :
+           model::likeliest(scores.as<float>().subspan(i * num_labels, num_labels), options.count))
+        labels.push_back({id, config.labels[static_cast<std::size_t>(id)], probability});
+    }
+    if (options.progress)
+      options.progress(static_cast<std::int64_t>(results.size()),
+                       static_cast<std::int64_t>(paths.size()));
+  }
+  return results;
+}
+
+}  // namespace stof

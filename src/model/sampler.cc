@@ -24,13 +24,23 @@ Sampler::Sampler(const SamplingOptions& options) : options_(options), random_(op
 }
 
 std::int32_t Sampler::next(std::span<const float> logits) {
-  const auto bad = std::find_if(logits.begin(), logits.end(),
-                                [](float value) { return std::isnan(value) || value == INFINITY; });
-  const auto best = std::max_element(logits.begin(), logits.end());
-  STOF_CHECK(bad == logits.end() && best != logits.end() && *best != -INFINITY, kInvalidArgument,
-             "logits: expected at least one, none of them NaN or infinite, got {} as number {}",
-             bad == logits.end() ? -INFINITY : *bad, bad - logits.begin());
-  if (options_.temperature == 0) return static_cast<std::int32_t>(best - logits.begin());
+  float best = -INFINITY;
+  int num_bad = 0;
+#pragma omp simd reduction(max : best) reduction(+ : num_bad)
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    best = std::max(best, logits[i]);
+    num_bad += !(logits[i] < INFINITY);  // NaN as well
+  }
+  if (num_bad > 0 || best == -INFINITY) {
+    const auto bad =
+        std::find_if(logits.begin(), logits.end(), [](float x) { return !(x < INFINITY); });
+    throw_error(ErrorCode::kInvalidArgument,
+                "logits: expected at least one, none of them NaN or infinite, got {} as number {}",
+                bad == logits.end() ? -INFINITY : *bad, bad - logits.begin());
+  }
+  if (options_.temperature == 0)
+    return static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), best) -
+                                     logits.begin());
   return draw(logits);
 }
 

@@ -68,6 +68,11 @@ To convert(From value) {
     return convert<float, To>(float8_e5m2_to_float(value.bits));
   } else if constexpr (std::is_same_v<From, double> && sizeof(To) == 2) {
     return To(round_to_odd(value));
+  } else if constexpr (std::is_same_v<From, BFloat16> && std::is_same_v<To, float>) {
+    // As BFloat16 does, inline for rows of logits.
+    std::uint32_t bits = std::uint32_t{value.bits} << 16;
+    if ((bits & 0x7fffffffu) > 0x7f800000u) bits |= 0x00400000u;
+    return std::bit_cast<float>(bits);
   } else if constexpr (std::is_same_v<To, double> && sizeof(From) == 2) {
     return static_cast<double>(static_cast<float>(value));
   } else if constexpr (sizeof(From) == 2 && sizeof(To) == 2) {
@@ -80,13 +85,20 @@ To convert(From value) {
 template <class From, class To>
 void convert_rows(const TensorView& source, To* out) {
   const RowLayout layout = row_layout(source);
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(From));
   for_each_row(source, sizeof(From), [&](const std::byte* row) {
-    for (std::int64_t i = 0; i < layout.extent; ++i) {
-      From value;  // by memcpy: views into files need not be aligned
-      std::memcpy(&value, row + i * layout.stride * static_cast<std::int64_t>(sizeof(From)),
-                  sizeof(From));
-      *out++ = convert<From, To>(value);
-    }
+    const auto convert_row = [&](std::int64_t step) {
+      for (std::int64_t i = 0; i < layout.extent; ++i) {
+        From value;  // by memcpy: views into files need not be aligned
+        std::memcpy(&value, row + i * step, sizeof(From));
+        out[i] = convert<From, To>(value);
+      }
+    };
+    if (layout.stride == 1)
+      convert_row(kBytes);  // a constant, for the compiler
+    else
+      convert_row(layout.stride * kBytes);
+    out += layout.extent;
   });
 }
 

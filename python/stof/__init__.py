@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import masks
+from . import locks, masks
 from ._native import library
 from .attention import attention
 from .cache import CacheInfo, cache_clear, cache_info
@@ -38,6 +38,7 @@ __version__: str = library().stof_version().decode()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=locks.after_fork)
 
 __all__ = [
     "BlockListPlan",

@@ -6,6 +6,7 @@ import threading
 from typing import Any, NamedTuple
 
 from .latest import Latest
+from .locks import Locked
 from .mask import Mask
 from .planning import Plan
 
@@ -24,12 +25,12 @@ class CacheInfo(NamedTuple):
     currsize: int
 
 
-class PlanCache:
+class PlanCache(Locked):
     """Plans by what they were asked for, and how often they were found."""
 
     def __init__(self, capacity: int) -> None:
+        super().__init__()  # the lock is of the counts
         self._capacity = capacity
-        self._lock = threading.Lock()  # of the counts
         self._plans: Latest[Plan] = Latest(capacity)
         self._hits = self._misses = 0
         self.generation = 0

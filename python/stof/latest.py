@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import Callable, Generic, Hashable, TypeVar
+
+from .locks import Locked
 
 Value = TypeVar("Value")
 
 
-class Latest(Generic[Value]):
+class Latest(Locked, Generic[Value]):
     """At most `capacity` values; the one that was not used for longest goes first. Safe from
     several threads: two that miss at once may both make a value, of which one is kept."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        self._lock = threading.Lock()
+        super().__init__()
 
     def find(self, key: Hashable) -> Value | None:
         """The value, from now on the one used last; None where there is none."""

@@ -7,7 +7,6 @@ for recording into CUDA graphs, so that a graph and a stream never share one.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections import OrderedDict
 from contextlib import nullcontext
 from typing import Any
@@ -17,6 +16,7 @@ from .arrays import int64_array, native_tensor, torch_framework
 from .framework import CPU, Device, View
 from .interrupts import interruptible
 from .errors import InvalidArgument
+from .locks import Locked
 from .values import extent
 from .mask import Mask
 from .problem import Problem
@@ -157,7 +157,7 @@ def _built(
 _recorded: list[NativePlan] = []
 
 
-class Instances:
+class Instances(Locked):
     """The instances of one plan, made when first needed. Safe from several threads."""
 
     def __init__(
@@ -168,8 +168,8 @@ class Instances:
         kernel: str | None,
         stream: int = 0,
     ) -> None:
+        super().__init__()
         self.problem, self.mask, self.device, self.kernel = problem, mask, device, kernel
-        self._lock = threading.Lock()
         self._spare: list[NativePlan] = []  # of full alignment, on no stream yet
         self._by_stream: OrderedDict[tuple[int, int], NativePlan] = OrderedDict()
         self._by_recording: dict[tuple[int, int], NativePlan] = {}

@@ -70,7 +70,9 @@ class NumPy(Framework):
         return found
 
     def view(self, array: Any, argument: str) -> View:
-        if isinstance(array, self._numpy.ma.MaskedArray):
+        # numpy.ma is imported at each look, which takes longer than all else here, and a lock.
+        plain = type(array) is self._numpy.ndarray
+        if not plain and isinstance(array, self._numpy.ma.MaskedArray):
             raise InvalidArgument(
                 f"{argument}: expected a plain NumPy array, got a MaskedArray, whose mask would be "
                 f"ignored; pass {argument}.filled(...) or {argument}.data, and what must not be seen "

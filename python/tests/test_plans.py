@@ -228,6 +228,44 @@ def test_works_in_a_child_after_fork():
     assert done.returncode == 0
 
 
+FORK_BESIDE_THREADS = """
+import os, signal, sys, threading
+import numpy as np
+import stof
+from stof import masks
+
+q = np.ones((1, 4, 100, 16), np.float32)
+ended = threading.Event()
+
+def work(seed):
+    rng = np.random.default_rng(seed)
+    while not ended.is_set():
+        stof.attention(q, q, q, masks.window(int(rng.integers(300)), 0))
+
+sys.setswitchinterval(1e-5)
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+for thread in threads:
+    thread.start()
+hung = 0
+for _ in range(30):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # instead of hanging for ever
+        stof.attention(q, q, q, masks.window(7, 9))
+        os._exit(0)
+    hung += os.waitpid(child, 0)[1] != 0
+ended.set()
+sys.exit(hung)
+"""
+
+
+def test_works_in_a_child_forked_while_threads_plan():
+    """Locks that other threads hold at the fork would stay closed in the child."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", FORK_BESIDE_THREADS], env=environment, timeout=120)
+    assert done.returncode == 0
+
+
 def test_explains_without_a_gpu():
     explained = stof.explain("causal", **{**SHAPE, "dtype": "bfloat16", "head_dim": 64})
     assert explained.candidates and explained.candidates[0].predicted_us > 0

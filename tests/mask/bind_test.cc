@@ -229,6 +229,27 @@ TEST(Bind, RefusesBlockListsOfAnotherGrid) {
 }
 
 // Case 21: a mask resolved for one length is not used with another.
+TEST(Bind, StepsDrawTheRowsThatWholePassesDraw) {
+  for (const Mask& mask :
+       {random_elements(0.5, 1), random_elements(0.5, 1, true), random_blocks_rate(2, 0.5, 3),
+        random_blocks_count(2, 2, 5), random_blocks_count(2, 2, 5, true),
+        random_blocks_count(3, 1, 7) & causal()}) {
+    constexpr I kKeys = 11, kHeads = 2;
+    const Mask whole = mask.bind({1, kHeads, kKeys, kKeys}, Alignment::kTopLeft);
+    for (const I queries : {1, 4, 10}) {
+      const Mask step = mask.bind({1, kHeads, queries, kKeys}, Alignment::kBottomRight);
+      for (I h = 0; h < kHeads; ++h)
+        for (I q = 0; q < queries; ++q)
+          EXPECT_EQ(step.visible_keys(0, h, q, kKeys),
+                    whole.visible_keys(0, h, kKeys - queries + q, kKeys))
+              << mask.describe() << " query " << q << " of " << queries;
+    }
+    // More queries than keys: those before key 0 see nothing.
+    const Mask tall = mask.bind({1, kHeads, 5, 3}, Alignment::kBottomRight);
+    EXPECT_EQ(tall.visible_keys(0, 0, 1, 3), Keys{}) << mask.describe();
+  }
+}
+
 TEST(Bind, RefusesAMaskBoundToAnotherShape) {
   const Mask mask = bigbird().bind({1, 1, 8192, 8192});
   EXPECT_THAT(refusal([&] {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import threading
 from collections import OrderedDict
 
 import torch
@@ -16,6 +15,7 @@ from .. import identity, masks
 from ..cache import MAX_PLANS
 from ..errors import InvalidArgument, Unsupported
 from ..latest import Latest
+from ..locks import Locked
 
 # As many as stof.attention keeps plans. A step of decoding uses a few for each kind of layer.
 _masks: Latest[masks.Mask] = Latest(MAX_PLANS)
@@ -90,13 +90,13 @@ def mask_of_padding(visible: torch.Tensor) -> masks.Mask | None:
 
 _numbered: OrderedDict[int, masks.Mask] = OrderedDict()
 _next_number = itertools.count()
-_numbered_lock = threading.Lock()
+_numbers = Locked()
 
 
 def number_of(mask: masks.Mask) -> int:
     """A number for a mask that is a result of a graph, which holds tensors only. It is used before
     the graph ends; the last MAX_PLANS numbers are known."""
-    with _numbered_lock:
+    with _numbers._lock:
         number = next(_next_number)
         _numbered[number] = mask
         while len(_numbered) > MAX_PLANS:
@@ -105,7 +105,7 @@ def number_of(mask: masks.Mask) -> int:
 
 
 def mask_of_number(number: int) -> masks.Mask:
-    with _numbered_lock:
+    with _numbers._lock:
         found = _numbered.get(number)
     if found is None:
         raise InvalidArgument(

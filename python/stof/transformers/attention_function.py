@@ -174,6 +174,7 @@ def stof_attention(
         also = None if _is_cross(module) else attention_mask.also
         out = _masked(query, key, value, attention_mask, also, bias, options)
     else:
+        _refuse_own_mask(module)
         given, also = attention_mask, None
         if given.dtype == JOINED_ROW and given.shape[2] == 1 and _has_sparse(module):
             given = given.bool()
@@ -183,6 +184,16 @@ def stof_attention(
         bias = _sum(bias, _hidden(given) if given.dtype == torch.bool else given.float())
         out = _joined(query, key, value, None, also, bias, options)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _refuse_own_mask(module: Any) -> None:
+    """Doge's layers make a mask of their own, in which they only count masks that are tensors."""
+    if hasattr(module, "prepare_dynamic_mask"):
+        raise Unsupported(
+            f'{type(module).__name__}: expected a layer that hands on its model\'s mask to "stof", got '
+            "one that makes its own without it (prepare_dynamic_mask); use "
+            'attn_implementation="eager"'
+        )
 
 
 def _check_lengths(mask: HostMask, query: torch.Tensor, key: torch.Tensor) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import threading
 import warnings
 from dataclasses import dataclass
 from typing import Any, Iterator
@@ -13,6 +12,7 @@ import torch
 
 from .. import masks
 from ..errors import InvalidArgument, Unsupported
+from ..locks import Locked
 
 
 @dataclass
@@ -30,7 +30,7 @@ _in_block: contextvars.ContextVar[_Block | None] = contextvars.ContextVar(
 # How many blocks are open in the process. torch.compile can guard on this, not on a context
 # variable.
 _num_open = 0
-_lock = threading.Lock()
+_count = Locked()
 
 
 def _checked(mask: Any, what: str) -> Any:
@@ -68,12 +68,12 @@ def sparse_mask(mask: Any) -> Iterator[None]:
     outer = _in_block.get()
     block = _Block(chosen if outer is None else outer.mask & chosen, outer)
     token = _in_block.set(block)
-    with _lock:
+    with _count._lock:
         _num_open += 1
     try:
         yield
     finally:
-        with _lock:
+        with _count._lock:
             _num_open -= 1
         _in_block.reset(token)
     if not block.used:

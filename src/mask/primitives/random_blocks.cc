@@ -92,11 +92,15 @@ class RandomBlocks final : public Leaf {
   std::int64_t head_extent() const override { return per_head_ ? grid_.heads : 1; }
 
   std::shared_ptr<const Node> bind(const BindContext& context) const override {
-    if (bound()) return nullptr;
+    if (bound()) return bind_positional(*this, context);
     const ScoreShape& shape = context.shape;
-    return random_blocks_of_grid(block_, count_, seed_, per_head_, per_head_ ? shape.num_heads : 1,
-                                 ceil_div(shape.seq_q, block_), ceil_div(shape.seq_kv, block_))
-        .shared_node();
+    // The grid reaches to the last query's position, so that a step draws what a whole pass does.
+    const std::int64_t offset = context.query_offset();
+    const std::int64_t rows = std::max<std::int64_t>(shape.seq_q + offset, 0);
+    const Mask drawn =
+        random_blocks_of_grid(block_, count_, seed_, per_head_, per_head_ ? shape.num_heads : 1,
+                              ceil_div(rows, block_), ceil_div(shape.seq_kv, block_));
+    return offset == 0 ? drawn.shared_node() : shifted(drawn, offset, 0).shared_node();
   }
   bool bound() const override { return grid_.heads > 0; }
 

@@ -12,10 +12,10 @@ namespace {
 constexpr std::int64_t kMaxCells = std::int64_t{1} << 20;
 
 /// Cells of block x block tokens, visible with a probability.
-class RandomCells final : public Leaf {
+class RandomCells final : public PositionalLeaf {
  public:
   RandomCells(Spec spec, std::int64_t block, double rate, std::uint64_t seed, bool per_head)
-      : Leaf(std::move(spec)),
+      : PositionalLeaf(std::move(spec)),
         block_(block),
         threshold_(rate_threshold(rate)),
         seed_(seed),

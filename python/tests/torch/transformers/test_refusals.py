@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+import transformers
 
 import stof
 import stof.transformers
@@ -157,3 +158,18 @@ def test_models_that_would_ignore_the_registry():
         DebertaV2ForMaskedLM(config)
     config._attn_implementation = "eager"
     DebertaV2ForMaskedLM(config)
+
+
+def test_layers_that_make_masks_of_their_own_are_refused():
+    config = transformers.DogeConfig(
+        vocab_size=100,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=40,
+        pad_token_id=0,
+    )
+    doge = transformers.DogeForCausalLM._from_config(config, attn_implementation="stof").eval()
+    with torch.no_grad(), pytest.raises(stof.Unsupported, match=r"prepare_dynamic_mask.*eager"):
+        doge(torch.arange(1, 9)[None])

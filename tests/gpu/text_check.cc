@@ -30,6 +30,9 @@ using namespace stof::check;
 constexpr std::int64_t kHidden = 256, kHeads = 8, kKvHeads = 2, kHeadDim = 64, kInner = 512,
                        kVocabulary = 56, kLayers = 3;
 
+/// The CPU rounds nothing to 16 bits; the GPU's roundings of three layers add up.
+constexpr double kLayersRoundings = 6;
+
 nlohmann::json config() {
   return {{"model_type", "qwen2"},
           {"hidden_size", kHidden},
@@ -193,9 +196,9 @@ class Check {
 
  private:
   void say(const std::string& what, const Error2& error) const {
-    // The CPU rounds nothing to 16 bits; the GPU's roundings of three layers add up.
     const Error2 bounds = bounds_of(dtype_);
-    const bool good = error.whole <= 6 * bounds.whole && error.element <= 6 * bounds.element;
+    const bool good = error.whole <= kLayersRoundings * bounds.whole &&
+                      error.element <= kLayersRoundings * bounds.element;
     std::printf("%s %s, %s: error %.1e, element %.1e\n", good ? "ok " : "BAD",
                 std::string(to_string(dtype_)).c_str(), what.c_str(), error.whole, error.element);
     std::fflush(stdout);
@@ -243,7 +246,8 @@ void check_sequences(const std::string& folder, Tally* tally) {
       worst = std::max(worst, error_of(Tensor::copy_of(row), one).whole);
     }
   }
-  const bool good = worst <= 2 * bounds_of(DType::kFloat16).whole;
+  // Other numbers of rows are other kernels: both are as far from the CPU as say() allows.
+  const bool good = worst <= kLayersRoundings * bounds_of(DType::kFloat16).whole;
   std::printf("%s three sequences together and alone: error %.1e\n", good ? "ok " : "BAD", worst);
   tally->count(good);
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import collections
 import dis
-import enum
 import functools
 import re
 import sys
@@ -16,10 +15,12 @@ import numpy
 import torch
 
 # Numbers and the like: equal means interchangeable. Compared with their types, as 1 == True == 1.0.
-_VALUES = (bool, int, float, complex, str, bytes, range, type(None), type(...))
+_VALUES = (
+    bool, int, float, complex, str, bytes, range, type(None), type(...), type(NotImplemented),
+)  # fmt: skip
 _CONSTANTS = (
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo,
-    numpy.dtype, numpy.ufunc, enum.Enum,
+    numpy.dtype, numpy.ufunc,
 )  # fmt: skip
 
 # Objects looked at per key. Beyond, a function counts as changed, so that its mask is made anew.
@@ -44,6 +45,22 @@ _STATE = re.compile(
 )
 _STATEFUL_BUILTINS = frozenset("__import__ eval exec globals input open vars".split())
 
+# Words of functions that find attributes by names which they compute, and what leads from a
+# function or frame to names that it does not have in its code.
+_BY_NAME = frozenset(
+    "getattr hasattr attrgetter getattr_static getmembers getmembers_static __dict__ "
+    "__getattribute__".split()
+)
+_REFLECTION = frozenset("__globals__ __builtins__ f_globals f_locals f_builtins".split())
+
+# What Python itself keeps in a class or module, or makes of what else is in it.
+_OF_PYTHON = frozenset(
+    "__dict__ __weakref__ __slots__ __annotations__ __annotate__ __annotate_func__ "
+    "__annotations_cache__ __dataclass_fields__ __dataclass_params__ __orig_bases__ __parameters__ "
+    "__type_params__ __static_attributes__ __firstlineno__ __abstractmethods__ _abc_impl "
+    "__builtins__ __spec__ __loader__ __cached__".split()
+)
+
 # Classes of C whose state is looked at below, or never changes. An object of another one, or of a
 # class derived from it, keeps what it knows where it is not seen: ctypes' numbers, weak references.
 _DESCRIPTORS = (
@@ -56,7 +73,8 @@ _SEEN = frozenset(
     (
         object, dict, list, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict,
         types.SimpleNamespace, torch.Size, slice, *_VALUES, *_DESCRIPTORS,
-        types.MemberDescriptorType, types.CodeType, types.GenericAlias, re.Pattern,
+        types.MemberDescriptorType, types.CodeType, types.GenericAlias, re.Pattern, property,
+        classmethod, staticmethod, functools.partial,
         type(collections.namedtuple("_", "x").x),
     )
 )  # fmt: skip
@@ -66,8 +84,10 @@ _SEEN = frozenset(
 def _is_of_c(kind: type) -> bool:
     """Whether a class, its bases aside, has more to an object than attributes and slots."""
     return kind not in _SEEN and any(
-        isinstance(member, _DESCRIPTORS) and name not in ("__dict__", "__weakref__")
-        or name == "__new__" and isinstance(member, types.BuiltinFunctionType)
+        isinstance(member, _DESCRIPTORS)
+        and member.__objclass__ is kind  # not another's that is named anew, as in enum.IntEnum
+        and name not in ("__dict__", "__weakref__")
+        or name == "__new__" and getattr(member, "__self__", None) is kind
         for name, member in vars(kind).items()
     )  # fmt: skip
 
@@ -111,6 +131,13 @@ def _has_state(module: Any, name: str = "") -> bool:
     return _STATE.match(name) is not None
 
 
+def _is_bare(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has its elements only, watched elsewhere, and nothing of a user's."""
+    if vars(tensor) or not _is_library(type(tensor).__module__):
+        return False
+    return not tensor.is_leaf or tensor.grad is None
+
+
 def _is_library(module: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
 
@@ -147,8 +174,10 @@ class _Walk:
     def value(self, x: Any) -> Any:
         if type(x) in _VALUES:
             return type(x), x
-        if isinstance(x, (*_CONSTANTS, torch.Tensor)):
+        if isinstance(x, _CONSTANTS):
             return _Same(x)
+        if isinstance(x, torch.Tensor) and _is_bare(x):
+            return _Same(x), x.requires_grad
         if isinstance(x, numpy.generic):
             return type(x), x.item()
         number = self._seen.get(id(x))
@@ -161,19 +190,31 @@ class _Walk:
 
     def attributes_of_modules(self) -> Any:
         """Those that the functions name. They may be functions that name others."""
-        parts, done = [], set()
+        parts: list[Any] = []
+        done = set()
         while True:
             new = [
                 (module, name)
                 for module in self._modules
-                for name in sorted(self._words)
+                for name in self._names_in(module)
                 if (id(module), name) not in done and name in vars(module)
             ]
             if not new:
-                return tuple(parts)
+                break
             for module, name in new:
                 done.add((id(module), name))
                 parts.append((name, self._attribute(module, name)))
+        if self._words & _BY_NAME and any(_is_library(m.__name__) for m in self._modules):
+            parts.append(_changed())  # a name of a library's that has state may be among them
+        return tuple(parts)
+
+    def _names_in(self, module: types.ModuleType) -> list[str]:
+        """What functions may read of a module: what they name, and what they may compute."""
+        if _is_library(module.__name__):
+            return sorted(self._words)
+        if self._words & _BY_NAME:
+            return sorted(vars(module).keys() - (_OF_PYTHON - self._words))
+        return sorted(self._words | {"__getattr__"})
 
     def _attribute(self, module: types.ModuleType, name: str) -> Any:
         x = vars(module)[name]
@@ -195,7 +236,7 @@ class _Walk:
         if isinstance(x, types.MethodType):
             return self._values((x.__func__, x.__self__))
         if isinstance(x, functools.partial):
-            return self._values((x.func, *x.args)), self._named(x.keywords)
+            return self._values((x.func, *x.args)), self._named(x.keywords), self._object(x)
         if isinstance(x, types.BuiltinFunctionType):
             owner = x.__self__
             module = owner.__name__ if isinstance(owner, types.ModuleType) else x.__module__
@@ -206,9 +247,13 @@ class _Walk:
             if _has_state(x.__name__):
                 return _changed()
             self._modules.append(x)
-            return ()
+            return self.value(type(x))
         if isinstance(x, type):
             return self._class(x)
+        if isinstance(x, torch.Tensor):
+            grad = x.grad if x.is_leaf else None
+            state = None if grad is None else (_Same(grad), grad._version)
+            return x.requires_grad, state, self.value(type(x)), self._named(vars(x))
         return self._object(x)
 
     def _function(self, x: Any) -> Any:
@@ -219,32 +264,47 @@ class _Walk:
             except ValueError:
                 cells.append(None)  # a name that has no value yet
         parts = (_Same(x.__code__), *cells, *self._values(x.__defaults__ or ()))
-        parts += (self._named(x.__kwdefaults__ or {}),)
-        if _is_library(x.__module__):
-            return (*parts, _changed()) if _has_state(x.__module__, x.__name__) else parts
+        parts += (self._named(x.__kwdefaults__ or {}), self._named(vars(x)))
+        # Whose code it is. functools.wraps() gives what wraps a function that one's __module__.
+        module = x.__globals__.get("__name__")
+        if _is_library(module):
+            return (*parts, _changed()) if _has_state(module, x.__name__) else parts
         words = _words(x.__code__)
         self._words |= words
-        parts += tuple(
-            self.value(sys.modules[name]) for name in _imports(x.__code__) if name in sys.modules
-        )
-        if any(word not in x.__globals__ for word in words & _STATEFUL_BUILTINS):
+        imported = _imports(x.__code__)
+        parts += self._values(sys.modules[name] for name in imported if name in sys.modules)
+        if (
+            any(word not in x.__globals__ for word in words & _STATEFUL_BUILTINS)
+            or words & _REFLECTION
+            or not all(name in sys.modules for name in imported)  # relative, or imported later
+        ):
             parts += (_changed(),)
-        return (*parts, self._named({n: x.__globals__[n] for n in words if n in x.__globals__}))
+        found = {n: x.__globals__[n] for n in words if n in x.__globals__}
+        of_builtins = {n: _builtin(n) for n in words - found.keys() if n in vars(builtins)}
+        return (*parts, self._named(found), self._named(of_builtins))
 
     def _class(self, x: type) -> Any:
         """Attributes of a user's class, its methods among them; library classes do not change."""
-        if _is_library(x.__module__):
+        # dataclasses.make_dataclass() gives the user's classes to a module that has none of them.
+        is_made = x.__module__ == "types" and not hasattr(types, x.__name__)
+        if _is_library(x.__module__) and not is_made:
             return ()
-        names = [name for name in vars(x) if not name.startswith("__") or name == "__call__"]
-        return self._named({n: vars(x)[n] for n in names}), self._values(x.__bases__)
+        names = vars(x).keys() - _OF_PYTHON
+        own = self._named({name: vars(x)[name] for name in names})
+        return own, self._values(x.__bases__), self.value(type(x))
 
     def _object(self, x: Any) -> Any:
         parts: list[Any] = [self.value(type(x))]
         if type(x) is numpy.ndarray and not x.dtype.hasobject:
             return x.dtype.str, x.shape, x.tobytes()
-        if isinstance(x, (property, classmethod, staticmethod)):
-            names = ("fget",) if isinstance(x, property) else ("__func__",)
-            return self._values(getattr(x, name) for name in names)
+        if isinstance(x, property):
+            parts += self._values((x.fget, x.fset, x.fdel))
+        elif isinstance(x, (classmethod, staticmethod)):
+            parts.append(self.value(x.__func__))
+        elif isinstance(x, types.GenericAlias):
+            parts.append(self.value(x.__origin__))
+        elif isinstance(x, collections.defaultdict):
+            parts.append(self.value(x.default_factory))
         slots = [
             name
             for kind in type(x).__mro__

@@ -84,6 +84,8 @@ def as_narrow_float(trace: Trace, x: Any, dtype: Any) -> Symbol:
 
 
 def convert(trace: Trace, x: Any, dtype: Any) -> Symbol:
+    if x.int_dtype == dtype and dtype is not None:
+        return x  # itself, as in torch: what is written to one is written to both
     if dtype == torch.bool:
         return as_bool(trace, x)
     if x.kind != "float" and KIND_OF_DTYPE.get(dtype) == "int":

@@ -149,9 +149,14 @@ def negate(trace: Trace, x: Any) -> Symbol:
     return fitted(trace, made, x.dtype, (-high, -low))
 
 
-@handles("positive", "clone", "detach", "contiguous", "item", "alias", "cpu", "cuda")
+@handles("positive", "detach", "contiguous", "item", "alias", "cpu", "cuda")
 def same(trace: Trace, x: Any) -> Symbol:
     return trace.operands(x)[0]
+
+
+@handles("clone")
+def clone(trace: Trace, x: Any) -> Symbol:
+    return trace.operands(x)[0].copy()
 
 
 @handles("abs", "absolute")

@@ -90,6 +90,10 @@ class Resolver:
         self.memo = Memo()
         self.current: Resolved | None = None
 
+    def __reduce__(self) -> Any:
+        """Copies, pickled ones too, start anew: plans and what was read belong to this one."""
+        return Resolver, (self.device,)
+
     def try_trace(self, mask_mod: Any) -> tuple[Traced | None, str]:
         """The trace, or None and why there is none."""
         try:

@@ -50,6 +50,8 @@ def _call(function: Any, name: str, why: str, *arguments: Any) -> Any:
     from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
     shape = tuple(len(x) for x in arguments[-4:])
+    # Copies: a function may write to its indices, which serve other rows and functions too.
+    arguments = (*arguments[:-4], *(x.clone() for x in arguments[-4:]))
     try:
         with TransformGetItemToIndex():
             device = arguments[-1].device

@@ -36,7 +36,9 @@ DTYPE_OF_KIND = {"bool": torch.bool, "int": torch.int64, "float": torch.float32}
 class Symbol:
     """An expression of the indices (and of `score`), standing for a tensor without dimensions."""
 
-    __slots__ = ("trace", "text", "binds", "kind", "value", "parts", "int_dtype", "bounds")
+    __slots__ = (
+        "trace", "text", "binds", "kind", "value", "parts", "int_dtype", "bounds", "is_overwritten",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -57,6 +59,14 @@ class Symbol:
         self.parts = parts  # of a where(): its three operands, else None
         self.int_dtype = int_dtype  # of an integer: torch's type, None of a number of Python
         self.bounds = bounds  # of an integer: its least and largest value; None where unknown
+        self.is_overwritten = False  # by +=, see Trace.written()
+
+    def copy(self) -> Symbol:
+        """One that keeps its expression whatever is written to this one."""
+        return Symbol(
+            self.trace, self.text, self.binds, self.kind, self.value, self.parts, self.int_dtype,
+            self.bounds,
+        )  # fmt: skip
 
     def inside(self, binds: int) -> str:
         """The text as an operand of something that binds that tightly."""
@@ -162,7 +172,10 @@ def _binary(name: str) -> Any:
     def reflected(self, other: Any) -> Any:
         return self.trace.call_method(name, other, self)
 
-    return operator, reflected
+    def in_place(self, other: Any) -> Any:
+        return self.trace.written(self, self.trace.call_method(name, self, other))
+
+    return operator, reflected, in_place
 
 
 for _dunder, _name in {
@@ -179,9 +192,10 @@ for _dunder, _name in {
     "or": "bitwise_or",
     "xor": "bitwise_xor",
 }.items():
-    _operator, _reflected = _binary(_name)
+    _operator, _reflected, _in_place = _binary(_name)
     setattr(Symbol, f"__{_dunder}__", _operator)
     setattr(Symbol, f"__r{_dunder}__", _reflected)
+    setattr(Symbol, f"__i{_dunder}__", _in_place)
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Symbol, f"__{_name}__", _binary(_name)[0])

@@ -65,6 +65,8 @@ class Trace:
         self.memo = memo
         self.tables = Tables(self)
         self._num_operations = 0
+        self._constants: list[tuple[torch.Tensor, int]] = []  # made of symbols, and their versions
+        self.has_run = False  # the user's function, to its end
 
     # --- making symbols ---
 
@@ -103,6 +105,10 @@ class Trace:
             if value.trace is not self:
                 raise CannotTrace(
                     "a value of an earlier call of the function was kept and used again"
+                )
+            if value.is_overwritten and not self.has_run:
+                raise CannotTrace(
+                    "a value was written in place (+=) and is used under another name as well"
                 )
             return value
         if isinstance(value, (bool, int, float)):
@@ -202,22 +208,51 @@ class Trace:
         """A torch function or tensor method with a symbol among its arguments."""
         if func is torch.Tensor.__getitem__:
             return index_tensor(self, *args)
-        name = getattr(func, "__name__", str(func)).strip("_")
+        full_name = getattr(func, "__name__", str(func))
+        name = full_name.strip("_")
         if func is torch.Tensor.where:
             name = "Tensor.where"
         handler = HANDLERS.get(name)
+        in_place = _is_in_place(full_name)
+        if in_place and (not args or _has_symbol(args[0])):
+            raise CannotTrace(f"torch.{full_name}() writes a symbolic value in place; use {name}()")
         if _only_constants(args, kwargs, handler is None):
             return func(*map(self.to_tensor, args), **kwargs)
+        if in_place:
+            raise CannotTrace(
+                f"torch.{full_name}() writes a symbolic value into a tensor; use {name}()"
+            )
         if handler is None:
             raise CannotTrace(f"torch.{name}() has no expression")
         return handler(self, *args, **kwargs)
 
     def to_tensor(self, value: Any) -> Any:
         if isinstance(value, Symbol):
-            return torch.tensor(value.value, dtype=value.dtype, device=self.device)
+            with torch.inference_mode(False):  # whose tensors have no versions
+                made = torch.tensor(value.value, dtype=value.dtype, device=self.device)
+            self._constants.append((made, made._version))
+            return made
         if isinstance(value, (tuple, list)):
             return type(value)(map(self.to_tensor, value))
         return value
+
+    def check_constants(self) -> None:
+        """A write to what stands for a constant, through a view too, would be lost."""
+        if any(tensor._version != version for tensor, version in self._constants):
+            raise CannotTrace("a constant tensor is written in place")
+
+    def written(self, old: Symbol, new: Symbol) -> Symbol:
+        """What `old += ...` makes of it. In torch all that view `old` see the write; here they keep
+        its expression, so that they must not be used again."""
+        if new.dtype != old.dtype:
+            raise CannotTrace(f"{new.dtype} is written in place to {old.dtype}")
+        old.is_overwritten = True
+        return new.copy()  # handlers may have returned an operand itself, as of x &= True
+
+
+def _is_in_place(name: str) -> bool:
+    """abs_, but not __abs__."""
+    return name.endswith("_") and not name.endswith("__")
 
 
 def _has_symbol(value: Any) -> bool:
@@ -285,7 +320,10 @@ def _run(trace: Trace, arguments: tuple[Symbol, ...]) -> Symbol:
         if not isinstance(result, (Symbol, PartialTable, *_NUMBERS, torch.Tensor)):
             kind = "real number" if trace.has_floats else "boolean"
             raise CannotTrace(f"the result is a {type(result).__name__}; expected one {kind}")
-        return trace.operand(result)
+        trace.check_constants()
+        result = trace.operand(result)
+        trace.has_run = True
+        return result
     finally:
         trace.memo.forget_unused()
 

@@ -110,7 +110,7 @@ void tune_for(const RunOptions& options, const std::vector<EncodedText>& texts,
 }
 
 /// Refuses what has no meaning for images.
-void classify_texts(const RunOptions& options, const CLI::App& command, const Program& program) {
+void classify_files(const RunOptions& options, const CLI::App& command, const Program& program) {
   for (const char* name :
        {"--file", "--tune", "--tune-budget", "--max-tokens", "--output", "--timing"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument,
@@ -143,7 +143,7 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
   STOF_CHECK(fills || classifies || command.count("--top-k") == 0, kInvalidArgument,
              "--top-k: expected --prompt or --task fill-mask or classify beside it");
   if (classifies) {
-    classify_texts(options, command, program);
+    classify_files(options, command, program);
     return;
   }
   STOF_CHECK(!fills || options.output.empty(), kInvalidArgument,

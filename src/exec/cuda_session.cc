@@ -299,7 +299,11 @@ void CudaSession::prepare(std::int64_t rows) {
 
 CudaSession::Slots CudaSession::packed(const Prepared& prepared, const Batch& batch) {
   const std::size_t num_masks = prepared.slots.size();
-  if (attention_.size() + num_masks > std::max(kMaxMasks, num_masks)) attention_.clear();
+  std::size_t missing = 0;
+  for (std::size_t i = 0; i < num_masks; ++i)
+    missing += !attention_.contains(batch.mask_of(static_cast<int>(i)).fingerprint().hex());
+  if (missing > 0 && attention_.size() + missing > std::max(kMaxMasks, num_masks))
+    attention_.clear();
   Slots slots;
   for (std::size_t i = 0; i < num_masks; ++i) {
     const mask::Mask& mask = batch.mask_of(static_cast<int>(i));

@@ -232,7 +232,11 @@ class Rewriter {
       operators_.push_back(std::move(op));
       operators_.push_back(std::move(scale));
     } else {
-      for (ValueId& input : op.inputs) input = values_of_.at(input);
+      // In front, a deferred norm has ones for gamma, whatever else reads the gamma.
+      const bool ones = decision_.deferred.contains(id);
+      for (std::size_t i = 0; i < op.inputs.size(); ++i)
+        op.inputs[i] = ones && i == 1 ? unit_gamma(graph_.value(op.inputs[1]).shape)
+                                      : values_of_.at(op.inputs[i]);
       for (ValueId& output : op.outputs) output = values_of_.at(output);
       operators_.push_back(std::move(op));
     }

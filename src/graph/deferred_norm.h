@@ -52,7 +52,9 @@ struct DeferredNorms {
 /// read; what keeps its meaning keeps its name. In a layer that reads x from the one before, that
 /// one sums up the squares, so that its last product can; all layers do alike, the last one for
 /// nobody. Graphs of both places have the same weights, but for the ones, "unit_gamma.768", which
-/// only graphs with norms in front have.
+/// only graphs with norms in front have. Products that are scaled by a kernel of its own are stored
+/// unscaled in the graph's type: in float16 they may pass its range where normed ones would not, so
+/// take bfloat16.
 DeferredNorms defer_norms(const Graph& graph, NormPlace place = NormPlace::kBehind);
 
 /// Weights of the new graph: tensors that were folded, float32 products rounded once, gammas of

@@ -33,8 +33,8 @@ int exif_orientation(std::string_view bytes) {
     const std::size_t length = byte(at + 2) << 8 | byte(at + 3);
     if (length < 2) return 1;
     const std::size_t tiff = at + 10;
-    const bool exif =
-        byte(at + 1) == 0xE1 && bytes.substr(at + 4, 6) == std::string_view("Exif\0", 6);
+    const bool exif = byte(at + 1) == 0xE1 && tiff <= bytes.size() &&
+                      bytes.substr(at + 4, 6) == std::string_view("Exif\0", 6);
     at += 2 + length;
     if (!exif) continue;
     const bool little = byte(tiff) == 'I';
@@ -146,6 +146,9 @@ RgbImage load_image(const std::string& path) {
 
 RgbImage resize(const RgbImage& image, std::int64_t width, std::int64_t height, Resample resample) {
   RgbImage wide = image;
+  STOF_CHECK(width <= kMaxPixels / std::max<std::int64_t>(image.height, 1), kUnsupported,
+             "image: expected at most {} pixels while it is resized, got {}x{} from {}x{}",
+             kMaxPixels, width, image.height, image.width, image.height);
   if (width != image.width) {
     wide = blank(width, image.height);
     resize_lines(image.rgb.data(), 1, image.width, wide.rgb.data(), 1, width, image.height,

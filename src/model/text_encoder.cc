@@ -263,31 +263,37 @@ std::vector<std::vector<FilledMask>> TextEncoder::fill_mask(const std::vector<st
   const model::MlmHead& head = impl_->mlm_head();
   std::vector<std::vector<FilledMask>> result(texts.size());
   const auto hidden = static_cast<std::size_t>(hidden_size());
-  impl_->run(texts, options, timing,
-             [&](const model::PackedTexts& packed, std::span<const std::size_t> indices,
-                 model::EncoderTiming& spent) {
-               const Tensor states = impl_->encoder().forward(packed, options.mask, spent);
-               const std::span<const float> values = states.as<float>();
-               std::vector<float> masked;
-               for (std::size_t i = 0; i < indices.size(); ++i)
-                 for (std::int64_t t = packed.offsets[i]; t < packed.offsets[i + 1]; ++t) {
-                   const auto row = static_cast<std::size_t>(t);
-                   if (packed.ids[row] != mask_id) continue;
-                   result[indices[i]].push_back({t - packed.offsets[i], {}});
-                   masked.insert(masked.end(),
-                                 values.begin() + static_cast<std::ptrdiff_t>(row * hidden),
-                                 values.begin() + static_cast<std::ptrdiff_t>((row + 1) * hidden));
-                 }
-               const Tensor logits = head.logits(masked);
-               const auto vocab = static_cast<std::size_t>(impl_->config().vocab_size);
-               std::size_t row = 0;
-               for (const std::size_t text : indices)
-                 for (FilledMask& place : result[text]) {
-                   const auto scores = logits.as<float>().subspan(row++ * vocab, vocab);
-                   for (const auto& [id, probability] : model::likeliest(scores, count))
-                     place.candidates.push_back(impl_->candidate(id, probability));
-                 }
-             });
+  impl_->run(
+      texts, options, timing,
+      [&](const model::PackedTexts& packed, std::span<const std::size_t> indices,
+          model::EncoderTiming& spent) {
+        const Tensor states = impl_->encoder().forward(packed, options.mask, spent);
+        const std::span<const float> values = states.as<float>();
+        std::vector<float> masked;
+        for (std::size_t i = 0; i < indices.size(); ++i)
+          for (std::int64_t t = packed.offsets[i]; t < packed.offsets[i + 1]; ++t) {
+            const auto row = static_cast<std::size_t>(t);
+            if (packed.ids[row] != mask_id) continue;
+            result[indices[i]].push_back({t - packed.offsets[i], {}});
+            masked.insert(masked.end(), values.begin() + static_cast<std::ptrdiff_t>(row * hidden),
+                          values.begin() + static_cast<std::ptrdiff_t>((row + 1) * hidden));
+          }
+        std::vector<FilledMask*> places;
+        for (const std::size_t text : indices)
+          for (FilledMask& place : result[text]) places.push_back(&place);
+        // A few rows at a time: each has a number for every token of the vocabulary.
+        constexpr std::size_t kRows = 64;
+        const auto vocab = static_cast<std::size_t>(impl_->config().vocab_size);
+        for (std::size_t first = 0; first < places.size(); first += kRows) {
+          const std::size_t rows = std::min(kRows, places.size() - first);
+          const Tensor logits =
+              head.logits(std::span<const float>(masked).subspan(first * hidden, rows * hidden));
+          for (std::size_t i = 0; i < rows; ++i)
+            for (const auto& [id, probability] :
+                 model::likeliest(logits.as<float>().subspan(i * vocab, vocab), count))
+              places[first + i]->candidates.push_back(impl_->candidate(id, probability));
+        }
+      });
   for (std::size_t i = 0; i < texts.size(); ++i)
     STOF_CHECK(!result[i].empty(), kInvalidArgument,
                "text {}: expected the mask token \"{}\" among the tokens that are read, got none",

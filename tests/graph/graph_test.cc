@@ -407,6 +407,28 @@ TEST(DeferredNorms, MoveBehindTheirProductsInEveryLayerAlike) {
   EXPECT_NE(graph.find("final_norm"), kNoId);
 }
 
+TEST(DeferredNorms, InFrontHaveOnesThoughTheirGammaIsReadElsewhere) {
+  GraphBuilder parts;
+  const ValueId x = parts.activation("x", parts.input("input", kF32, {3, 64}), Activation::kRelu);
+  const ValueId gamma = parts.weight("gamma", kF32, {64});
+  parts.begin_layer(x);
+  const ValueId kept = parts.rms_norm("kept", x, gamma, 1e-6);
+  const ValueId end = parts.add(
+      "sum", kept,
+      parts.matmul("m", parts.rms_norm("norm", x, gamma, 1e-6), parts.weight("w", kF32, {64, 64})));
+  parts.end_layer(end);
+  parts.mark_live_out(end);
+  const Graph graph = parts.build();
+  const DeferredNorms deferred = defer_norms(graph, NormPlace::kInFront);
+  ASSERT_EQ(deferred.folded.size(), 1u);
+  const auto gamma_of = [&](const std::string& norm) {
+    const Graph& after = deferred.graph;
+    return after.value(after.op(after.value(after.find(norm)).producer).inputs[1]).name;
+  };
+  EXPECT_EQ(gamma_of("kept"), "gamma");
+  EXPECT_EQ(gamma_of("norm"), "unit_gamma.64");
+}
+
 TEST(DeferredNorms, SayWhyANormStays) {
   struct NormedParts : GraphBuilder {
     explicit NormedParts(std::int64_t width)

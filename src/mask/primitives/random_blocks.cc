@@ -94,7 +94,8 @@ class RandomBlocks final : public Leaf {
   std::shared_ptr<const Node> bind(const BindContext& context) const override {
     if (bound()) return bind_positional(*this, context);
     const ScoreShape& shape = context.shape;
-    // The grid reaches to the last query's position, so that a step draws what a whole pass does.
+    // The grid reaches to the last query's position, so that a step draws what a whole pass over as
+    // many keys does.
     const std::int64_t offset = context.query_offset();
     const std::int64_t rows = std::max<std::int64_t>(shape.seq_q + offset, 0);
     const Mask drawn =

@@ -279,8 +279,10 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
   for (std::size_t i = 0; i < program.operands.size(); ++i) {
     const Matrix matrix = matrix_of(graph, bindings, program.operands[i]);
     const graph::Value& value = graph.value(program.operands[i]);
+    // Sums of squares are dense, and their kernel takes their number from the stride of one row
+    // too.
     const bool wide = value.dtype == DType::kFloat32 && value.shape.rank() == 2;
-    operands[i] = {matrix.data, matrix.stride * (wide ? 2 : 1)};
+    operands[i] = {matrix.data, wide ? 2 * matrix.columns : matrix.stride};
   }
   operands[0].data += static_cast<CUdeviceptr>(program.skipped) * dtype_bytes(program.element);
   return std::make_unique<Rows>(RowProgram(config, device), operands, program.rows,

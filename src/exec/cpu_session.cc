@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "core/check.h"
 
@@ -127,10 +126,7 @@ void CpuSession::make_states(const Graph& graph) {
   for (const ValueId id : graph.of_kind(ValueKind::kState)) {
     const graph::Value& value = graph.value(id);
     const auto [found, is_new] = states_.try_emplace(value.name);
-    if (is_new) {
-      found->second = Tensor(value.dtype, value.shape);
-      std::memset(found->second.data(), 0, found->second.bytes());
-    }
+    if (is_new) found->second = Tensor(value.dtype, value.shape);
     STOF_CHECK(found->second.shape() == value.shape, kInvalidArgument,
                "state \"{}\": expected one shape for all numbers of rows, got {} and {}",
                value.name, found->second.shape().to_string(), value.shape.to_string());

@@ -1,9 +1,13 @@
 #include "stof/tensor.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "core/check.h"
 #include "tensor/strided.h"
@@ -17,6 +21,26 @@ void check_strides(const Dims& shape, const Dims& strides) {
              strides.to_string());
 }
 
+/// Zeros; of large memory the pages are given back and come as zeros when they are first touched,
+/// so that caches of keys and values take what is used of them.
+void clear(std::byte* memory, std::size_t bytes) {
+  constexpr std::size_t kLarge = 1 << 20;
+  static const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (bytes >= kLarge) {
+    void* first = memory;
+    std::size_t left = bytes;
+    std::align(page, page, first, left);
+    const std::size_t whole = left / page * page;
+    if (madvise(first, whole, MADV_DONTNEED) == 0) {
+      auto* const begin = static_cast<std::byte*>(first);
+      std::memset(memory, 0, static_cast<std::size_t>(begin - memory));
+      std::memset(begin + whole, 0, left - whole);
+      return;
+    }
+  }
+  std::memset(memory, 0, bytes);
+}
+
 std::byte* allocate_zeros(DType dtype, const Dims& shape, std::int64_t size) {
   const auto element = static_cast<std::int64_t>(dtype_bytes(dtype));
   const auto alignment = static_cast<std::int64_t>(Tensor::kAlignment);
@@ -28,7 +52,7 @@ std::byte* allocate_zeros(DType dtype, const Dims& shape, std::int64_t size) {
         std::max<std::int64_t>(1, (size * element + alignment - 1) / alignment);
     const auto bytes = static_cast<std::size_t>(lines * alignment);
     memory = static_cast<std::byte*>(std::aligned_alloc(Tensor::kAlignment, bytes));
-    if (memory != nullptr) std::memset(memory, 0, bytes);
+    if (memory != nullptr) clear(memory, bytes);
   }
   STOF_CHECK(memory != nullptr, kOutOfMemory,
              "no memory for a {}{} tensor; use a smaller shape or a machine with more memory",

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -90,6 +91,16 @@ TEST(Tensor, StartsAsAlignedZeros) {
     EXPECT_EQ(tensor.bytes(), static_cast<std::size_t>(rows) * 14);
     for (const Float16 value : tensor.as<Float16>()) EXPECT_EQ(value.bits, 0);
   }
+}
+
+TEST(Tensor, StartsAsZerosInMemoryThatWasUsed) {
+  for (int repeat = 0; repeat < 4; ++repeat)
+    for (const std::int64_t bytes : {1 << 16, (1 << 20) - 1, 1 << 20, 3'333'333}) {
+      Tensor tensor(DType::kUInt8, {bytes});
+      const auto values = tensor.as<std::uint8_t>();
+      EXPECT_TRUE(std::ranges::all_of(values, [](std::uint8_t x) { return x == 0; })) << bytes;
+      std::ranges::fill(values, std::uint8_t{0xff});
+    }
 }
 
 TEST(Tensor, ReportsMemoryThatCannotBeHad) {

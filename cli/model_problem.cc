@@ -57,22 +57,25 @@ DType dtype_of(const ModelArguments& arguments) {
   return dtype;
 }
 
-/// Whether config.json names a decoder that there is a graph of. What is wrong with the file the
+/// The model_type of config.json, "" where it cannot be read: what is wrong with the file the
 /// loader of encoders says.
-bool is_decoder(const std::string& folder) {
+std::string type_of(const std::string& folder) {
   const std::string file = folder + "/config.json";
   constexpr std::uint64_t kMaxBytes = 1 << 20;
-  if (!file_exists(file)) return false;
+  if (!file_exists(file)) return "";
   const nlohmann::json config =
       nlohmann::json::parse(read_text_file(file, kMaxBytes), nullptr, /*allow_exceptions=*/false);
-  const std::string type = config.is_object() ? config.value("model_type", "") : "";
-  return type == "llama" || type == "mistral" || type == "qwen2";
+  const auto type = config.is_object() ? config.find("model_type") : config.end();
+  return type != config.end() && type->is_string() ? type->get<std::string>() : "";
 }
 
 }  // namespace
 
 void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
-  command.add_option("MODEL", arguments.model, "Hugging Face folder of a BERT or LLaMA checkpoint")
+  command
+      .add_option(
+          "MODEL", arguments.model,
+          "Hugging Face folder of a BERT, RoBERTa, DistilBERT, LLaMA, Mistral or Qwen 2 model")
       ->required();
   command.add_option("--shape", arguments.shape, "Sequences x tokens each")->capture_default_str();
   command.add_option("--mask", arguments.mask, "Mask expression; stof mask list shows the words")
@@ -96,7 +99,12 @@ tune::TuningProblem load_problem(const ModelArguments& arguments) {
   tune::TuningProblem problem;
   std::int64_t max_positions = 0;
   const DType dtype = dtype_of(arguments);
-  if (is_decoder(arguments.model)) {
+  const std::string type = type_of(arguments.model);
+  STOF_CHECK(type != "gpt2" && type != "vit", kUnsupported,
+             "MODEL: {}: expected a BERT, RoBERTa, DistilBERT, LLaMA, Mistral or Qwen 2 model, got "
+             "\"{}\"; such models are run, but neither tuned nor explained",
+             arguments.model, type);
+  if (type == "llama" || type == "mistral" || type == "qwen2") {
     const model::LlamaConfig config = model::load_llama_config(arguments.model);
     max_positions = config.max_positions;
     // A GPU's products multiply halves of their own; those of oneDNN read the other factor.

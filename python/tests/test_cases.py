@@ -213,7 +213,7 @@ def test_14_block_lists_unsorted_ragged_and_repeated():
         masks.blocks([[[0, 0], [1], [2]]], block_q=32, block_kv=32)
 
 
-@pytest.mark.parametrize("block", [(16, 16), (32, 32), (64, 64), (96, 96), (64, 128), (128, 64)])
+@pytest.mark.parametrize("block", [(16, 16), (32, 32), (64, 64), (96, 96), (128, 128), (64, 128), (128, 64)])
 @pytest.mark.parametrize("width", [64, 128, 192, 256])
 def test_15_block_sizes(block, width):
     seq = 200

@@ -138,6 +138,10 @@ TEST_F(TuneCommand, SaysWhatIsWrong) {
               HasSubstr("--budget: expected a time as 30s or 2m, got \"soon\""));
   EXPECT_THAT(user_error(run_stof({"tune", folder_ / "absent"})),
               HasSubstr("expected the folder of an encoder's checkpoint"));
+  const model::TemporaryFolder other;
+  std::ofstream(other.path() + "/config.json") << R"({"model_type": "gpt2"})";
+  EXPECT_THAT(user_error(run_stof({"tune", other.path()})),
+              HasSubstr("got \"gpt2\"; such models are run, but neither tuned nor explained"));
   EXPECT_THAT(user_error(run_stof({"explain"})), HasSubstr("expected a model's folder"));
   EXPECT_THAT(user_error(run_stof({"cache", "export", folder_ / "none.jsonl"})),
               HasSubstr("no tuning records to export"));

@@ -5,10 +5,12 @@
 
 #include "bench_suite.h"
 #include "commands.h"
+#include "core/check.h"
 #include "core/text.h"
 #include "model_folder.h"
 #include "options.h"
 #include "output.h"
+#include "place.h"
 #include "progress.h"
 
 namespace stof::cli {
@@ -17,6 +19,7 @@ namespace {
 struct BenchOptions {
   std::string suite = "attention";
   BenchSettings settings;
+  PlaceArguments place;  ///< of the model
   bool json = false;
 };
 
@@ -48,7 +51,19 @@ void print_table(const std::vector<BenchResult>& results) {
   write_output(format_table(rows));
 }
 
-void run_bench(const BenchOptions& options, const Program& program) {
+/// Options of other suites are refused, not ignored.
+void check_options(const BenchOptions& options, const CLI::App& command) {
+  const bool models = options.suite == "model";
+  for (const char* name : {"--seq", "--model", "--device", "--dtype"}) {
+    const bool of_models = std::string_view(name) != "--seq";
+    STOF_CHECK(of_models == models || command.count(name) == 0, kInvalidArgument,
+               "{}: expected none with the {} suite; it is the {}", name, options.suite,
+               of_models ? "model suite's" : "mask and attention suites'");
+  }
+}
+
+void run_bench(BenchOptions& options, const CLI::App& command, const Program& program) {
+  check_options(options, command);
   std::vector<BenchResult> results;
   ProgressBar bar("bench " + options.suite, 100, program.quiet);
   const BenchSink sink = [&](const BenchResult& result, std::int64_t done, std::int64_t all) {
@@ -62,8 +77,11 @@ void run_bench(const BenchOptions& options, const Program& program) {
     bench_mask(options.settings, sink);
   else if (options.suite == "attention")
     bench_attention(options.settings, sink);
-  else
-    bench_model(options.settings, sink);
+  else {
+    options.settings.load = load_options(options.place);
+    const BenchPlace place = bench_model(options.settings, sink);
+    if (options.settings.load.place == Place::kAuto) report_place(place.place, place.note, program);
+  }
   if (!options.json) print_table(results);
 }
 
@@ -81,12 +99,15 @@ void add_bench_command(CLI::App& app, const Program& program) {
       ->transform(whole_number(1, 1 << 20));
   bench.add_option("--threads", options->settings.threads, "Threads (default: all cores)")
       ->transform(whole_number(1, 1024));
-  bench.add_option("--model", options->settings.model, "Folder for the model suite")
+  bench
+      .add_option("--model", options->settings.model,
+                  "Encoder or decoder for the model suite: a folder or a .gguf file")
       ->capture_default_str();
+  add_place_arguments(bench, options->place);
   bench.add_flag("--json", options->json, "One JSON object per case and line");
   bench.footer(examples({"stof bench attention --seq 4096", "stof bench mask --seq 131072",
-                         "stof bench model --json"}));
-  bench.callback([options, &program] { run_bench(*options, program); });
+                         "stof bench model --json", "stof bench model --model DIR --device cuda"}));
+  bench.callback([options, &bench, &program] { run_bench(*options, bench, program); });
 }
 
 }  // namespace stof::cli

@@ -1,12 +1,15 @@
 #include "bench_suite.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "core/check.h"
 #include "demo_texts.h"
 #include "model_folder.h"
 #include "stof/attention.h"
 #include "stof/block_mask.h"
+#include "stof/text_generator.h"
 
 namespace stof::cli {
 namespace {
@@ -98,8 +101,10 @@ void bench_attention(const BenchSettings& settings, const BenchSink& sink) {
   }
 }
 
-void bench_model(const BenchSettings& settings, const BenchSink& sink) {
-  const TextEncoder encoder = load_encoder(settings.model);
+namespace {
+
+BenchPlace bench_encoder(const BenchSettings& settings, const BenchSink& sink) {
+  const TextEncoder encoder = load_encoder(settings.model, settings.load);
   std::vector<std::string> sentences;
   while (sentences.size() < 32)
     for (const std::string& text : demo_sentences()) sentences.push_back(text);
@@ -132,6 +137,63 @@ void bench_model(const BenchSettings& settings, const BenchSink& sink) {
            {"tokens_per_second", static_cast<double>(tokens) / timing.median}}},
          ++done, static_cast<std::int64_t>(cases.size()));
   }
+  return {encoder.place(), encoder.place_note()};
+}
+
+BenchPlace bench_decoder(const BenchSettings& settings, const BenchSink& sink) {
+  const TextGenerator generator = TextGenerator::load(settings.model, settings.load);
+  constexpr std::int64_t kWritten = 32;
+  // As many tokens as there are positions for, and half a thousand at most.
+  const std::int64_t most = std::min<std::int64_t>(512, generator.max_positions() - kWritten);
+  STOF_CHECK(most >= 1, kUnsupported, "--model: expected one of more than {} positions, got {}",
+             kWritten, generator.max_positions());
+  std::string prompt;
+  for (std::size_t i = 0;; ++i) {
+    const std::vector<std::string>& texts = demo_sentences();
+    const std::string longer = prompt + texts[i % texts.size()] + " ";
+    if (static_cast<std::int64_t>(generator.tokenize(longer).size()) > most) break;
+    prompt = longer;
+  }
+  if (prompt.empty()) prompt = demo_sentences().front().substr(0, 1);
+  const std::vector<NamedMask> masks = {{"", mask::all()},
+                                        {", window(64, 0)", mask::window(64, 0)}};
+  std::int64_t done = 0;
+  for (const NamedMask& entry : masks) {
+    GenerateOptions options;
+    options.mask = entry.mask;
+    options.max_tokens = kWritten;
+    options.num_threads = settings.threads;
+    std::vector<double> reading, writing;
+    GeneratedText text;
+    measure_seconds(
+        [&] {
+          text = generator.generate(prompt, options);
+          reading.push_back(text.prefill);
+          writing.push_back(text.decode);
+        },
+        settings.min_seconds);
+    for (std::vector<double>* times : {&reading, &writing}) {
+      times->erase(times->begin());  // what is planned and compiled
+      std::sort(times->begin(), times->end());
+      const bool reads = times == &reading;
+      const auto tokens = reads ? text.prompt_tokens : static_cast<std::int64_t>(text.ids.size());
+      const Timing timing{(*times)[times->size() / 2], times->front(),
+                          static_cast<int>(times->size())};
+      sink({"model",
+            (reads ? "reads a prompt" : "writes") + entry.name,
+            timing,
+            {{"tokens", tokens},
+             {"tokens_per_second", static_cast<double>(tokens) / timing.median}}},
+           ++done, 2 * static_cast<std::int64_t>(masks.size()));
+    }
+  }
+  return {generator.place(), generator.place_note()};
+}
+
+}  // namespace
+
+BenchPlace bench_model(const BenchSettings& settings, const BenchSink& sink) {
+  return is_decoder(settings.model) ? bench_decoder(settings, sink) : bench_encoder(settings, sink);
 }
 
 }  // namespace stof::cli

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "stof/load_options.h"
 #include "stopwatch.h"
 
 namespace stof::cli {
@@ -15,6 +16,7 @@ struct BenchSettings {
   int threads = 0;       ///< 0 = all
   double min_seconds = 0.5;
   std::string model;
+  LoadOptions load;  ///< of the model
 };
 
 /// One line of a suite.
@@ -34,7 +36,12 @@ void bench_mask(const BenchSettings& settings, const BenchSink& sink);
 /// only), tile_density, time_to_dense (ratio of medians).
 void bench_attention(const BenchSettings& settings, const BenchSink& sink);
 
-/// A checkpoint on short and on long texts. details: texts, tokens, tokens_per_second.
-void bench_model(const BenchSettings& settings, const BenchSink& sink);
+/// An encoder on short and on long texts, details: texts, tokens, tokens_per_second; a decoder that
+/// reads a prompt and writes on, under its own mask and under a window, details: tokens,
+/// tokens_per_second. Returns where it computed, "CPU, float32", and why not on a GPU.
+struct BenchPlace {
+  std::string place, note;
+};
+BenchPlace bench_model(const BenchSettings& settings, const BenchSink& sink);
 
 }  // namespace stof::cli

@@ -1,5 +1,8 @@
 #include "model_folder.h"
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "core/check.h"
 #include "core/env.h"
 #include "core/file.h"
@@ -23,6 +26,28 @@ ModelFolderState inspect_model_folder(const std::string& folder) {
   else if (!has("vocab.txt") && !has("tokenizer.json"))
     state.problem = "vocab.txt and tokenizer.json are missing";
   return state;
+}
+
+std::string model_type(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  constexpr std::uint64_t kMaxBytes = 1 << 20;
+  if (!file_exists(file)) return "";
+  const nlohmann::json config =
+      nlohmann::json::parse(read_text_file(file, kMaxBytes), nullptr, /*allow_exceptions=*/false);
+  const auto type = config.is_object() ? config.find("model_type") : config.end();
+  return type != config.end() && type->is_string() ? type->get<std::string>() : "";
+}
+
+bool is_decoder(const std::string& path) {
+  if (!is_folder(path)) return path.ends_with(".gguf");
+  if (!file_exists(path + "/config.json")) {
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator(path, failed))
+      if (entry.path().extension() == ".gguf") return true;
+    return false;
+  }
+  const std::string type = model_type(path);
+  return type == "llama" || type == "mistral" || type == "qwen2" || type == "gpt2";
 }
 
 TextEncoder load_encoder(const std::string& folder, const LoadOptions& options) {

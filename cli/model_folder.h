@@ -21,6 +21,14 @@ struct ModelFolderState {
 
 ModelFolderState inspect_model_folder(const std::string& folder);
 
+/// Whether there is a decoder: a GGUF file, a folder of one, or one whose config.json names a
+/// decoder's family.
+bool is_decoder(const std::string& path);
+
+/// model_type of folder/config.json, "" where it cannot be read: what is wrong with the file the
+/// loader says.
+std::string model_type(const std::string& folder);
+
 /// TextEncoder::load, with advice where the default model was not fetched yet.
 TextEncoder load_encoder(const std::string& folder, const LoadOptions& options = {});
 

@@ -2,16 +2,15 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "core/check.h"
-#include "core/file.h"
 #include "exec/plan.h"
 #include "mask_source.h"
 #include "model/bert_config.h"
 #include "model/bert_graph.h"
 #include "model/llama_config.h"
 #include "model/llama_graph.h"
+#include "model_folder.h"
 #include "options.h"
 #include "stof/gpu_info.h"
 #include "tune/cpu_device.h"
@@ -57,18 +56,6 @@ DType dtype_of(const ModelArguments& arguments) {
   return dtype;
 }
 
-/// The model_type of config.json, "" where it cannot be read: what is wrong with the file the
-/// loader of encoders says.
-std::string type_of(const std::string& folder) {
-  const std::string file = folder + "/config.json";
-  constexpr std::uint64_t kMaxBytes = 1 << 20;
-  if (!file_exists(file)) return "";
-  const nlohmann::json config =
-      nlohmann::json::parse(read_text_file(file, kMaxBytes), nullptr, /*allow_exceptions=*/false);
-  const auto type = config.is_object() ? config.find("model_type") : config.end();
-  return type != config.end() && type->is_string() ? type->get<std::string>() : "";
-}
-
 }  // namespace
 
 void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
@@ -99,7 +86,7 @@ tune::TuningProblem load_problem(const ModelArguments& arguments) {
   tune::TuningProblem problem;
   std::int64_t max_positions = 0;
   const DType dtype = dtype_of(arguments);
-  const std::string type = type_of(arguments.model);
+  const std::string type = model_type(arguments.model);
   STOF_CHECK(type != "gpt2" && type != "vit", kUnsupported,
              "MODEL: {}: expected a BERT, RoBERTa, DistilBERT, LLaMA, Mistral or Qwen 2 model, got "
              "\"{}\"; such models are run, but neither tuned nor explained",

@@ -12,6 +12,7 @@
 #include "model_folder.h"
 #include "options.h"
 #include "output.h"
+#include "place.h"
 #include "progress.h"
 #include "run_report.h"
 #include "stof/npy.h"
@@ -28,8 +29,7 @@ struct RunOptions {
   std::string model = default_model_folder();
   std::string task = "embed";
   std::string mask = "all";
-  std::string device = "auto";
-  std::string dtype = "auto";
+  PlaceArguments place;
   std::string tune = "cached", tune_budget = "30s";
   std::int64_t batch = 32;
   std::int64_t max_tokens = 0;
@@ -40,17 +40,9 @@ struct RunOptions {
 };
 
 LoadOptions load_options(const RunOptions& options) {
-  LoadOptions load;
-  load.place = options.device == "cuda"  ? Place::kCuda
-               : options.device == "cpu" ? Place::kCpu
-                                         : Place::kAuto;
-  load.tuning = options.tune == "off" ? Tuning::kOff : Tuning::kCached;
-  if (options.dtype != "auto") load.dtype = dtype_from_string(options.dtype);
   parse_budget("--tune-budget", options.tune_budget);
-  STOF_CHECK(load.place != Place::kCpu || !load.dtype || load.dtype == DType::kFloat32,
-             kUnsupported, "--dtype: on the CPU models compute in fp32, got {}", options.dtype);
-  STOF_CHECK(load.place != Place::kCuda || load.dtype != DType::kFloat32, kUnsupported,
-             "--dtype: on a GPU models compute in fp16 or bf16, got {}", options.dtype);
+  LoadOptions load = load_options(options.place);
+  load.tuning = options.tune == "off" ? Tuning::kOff : Tuning::kCached;
   return load;
 }
 
@@ -99,7 +91,7 @@ void tune_for(const RunOptions& options, const std::vector<EncodedText>& texts,
   arguments.model = model::load_sentence_config(options.model).model_folder;
   arguments.mask = options.mask;
   arguments.device = encoder.place().starts_with("CPU") ? "cpu" : "cuda";
-  arguments.dtype = options.dtype;
+  arguments.dtype = options.place.dtype;
   arguments.threads = options.threads;
   std::vector<std::int64_t> lengths;
   lengths.reserve(texts.size());
@@ -117,10 +109,11 @@ void classify_files(const RunOptions& options, const CLI::App& command, const Pr
                "{}: expected none beside --task classify", name);
   STOF_CHECK(command.count("--model") > 0, kInvalidArgument,
              "--model: with --task classify expected the folder of a ViT checkpoint, got none");
-  STOF_CHECK(options.device != "cuda" && (options.dtype == "auto" || options.dtype == "fp32"),
+  STOF_CHECK(options.place.device != "cuda" &&
+                 (options.place.dtype == "auto" || options.place.dtype == "fp32"),
              kUnsupported,
              "--device, --dtype: images are classified on the CPU in fp32, got {}, {}",
-             options.device, options.dtype);
+             options.place.device, options.place.dtype);
   ClassifyArguments arguments;
   arguments.images = options.texts;
   arguments.model = options.model;
@@ -222,17 +215,7 @@ void add_run_command(CLI::App& app, const Program& program) {
   run_command
       .add_option("--mask", options->mask, "Mask expression; stof mask list shows the words")
       ->capture_default_str();
-  run_command
-      .add_option("--device", options->device,
-                  "auto takes a GPU where all it needs is there, and says so")
-      ->check(one_of({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  run_command
-      .add_option("--dtype", options->dtype,
-                  "Element type to compute in; auto: fp32 on the CPU, on a GPU fp16, with --prompt "
-                  "bf16")
-      ->check(one_of({"auto", "fp32", "fp16", "bf16"}))
-      ->capture_default_str();
+  add_place_arguments(run_command, options->place);
   run_command
       .add_option("--tune", options->tune,
                   "cached: use what stof tune found here for the model; on: tune first what is "

@@ -300,5 +300,24 @@ TEST(Bench, JsonLinesNameTheirCase) {
   }
 }
 
+TEST(Bench, RefusesOptionsOfOtherSuites) {
+  const auto refusal = [](const std::vector<std::string>& arguments) {
+    const Finished finished = run_stof(arguments);
+    EXPECT_EQ(finished.exit_code, 2);
+    return finished.err;
+  };
+  EXPECT_THAT(refusal({"bench", "attention", "--device", "cuda"}),
+              HasSubstr("--device: expected none with the attention suite"));
+  EXPECT_THAT(refusal({"bench", "model", "--seq", "8"}),
+              HasSubstr("--seq: expected none with the model suite"));
+  EXPECT_THAT(refusal({"bench", "model", "--device", "cpu", "--dtype", "fp16"}),
+              HasSubstr("--dtype: on the CPU models compute in fp32"));
+  // Decoders are told by their configuration, and loaded as such.
+  const TemporaryFolder folder;
+  std::ofstream(folder / "config.json") << R"({"model_type": "gpt2"})";
+  EXPECT_THAT(refusal({"bench", "model", "--model", folder / "", "--device", "cpu"}),
+              AllOf(HasSubstr(folder / ""), Not(HasSubstr("roberta"))));
+}
+
 }  // namespace
 }  // namespace stof::cli

@@ -16,6 +16,11 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+/// Of float32 against float64: by compiler and kernels 1e-6 to 1.5e-5 was seen, the most with
+/// scores that are not scaled, whose softmax is sharp. A field that is ignored gives 10 times as
+/// much.
+constexpr double kGpt2Tolerance = 3e-5;
+
 const LlamaGolden& gpt2_golden() {
   static const LlamaGolden files("gpt2_golden");
   return files;
@@ -32,13 +37,13 @@ TEST(Gpt2, GivesTheLogitsOfTransformers) {
       options.prefill_chunk = chunk;
       EXPECT_LT(
           relative_error(model.logits(gpt2_golden().ids(), options), gpt2_golden().logits(name)),
-          kTolerance)
+          kGpt2Tolerance)
           << name << ", chunks of " << chunk;
     }
     // Every field counts: without it the logits are others.
     if (name != "base") {
       EXPECT_GT(relative_error(gpt2_golden().logits("base"), gpt2_golden().logits(name)),
-                10 * kTolerance)
+                10 * kGpt2Tolerance)
           << name;
     }
   }
@@ -57,7 +62,7 @@ TEST(Gpt2, ReadsNamesWithoutPrefixAndWritesText) {
   EXPECT_THAT(model.describe(), AllOf(HasSubstr("gpt2: 2 layers"), HasSubstr("64 positions")));
   EXPECT_LT(
       relative_error(model.logits(gpt2_golden().ids(), one_thread()), gpt2_golden().logits("base")),
-      kTolerance);
+      kGpt2Tolerance);
   GenerateOptions options = one_thread();
   options.max_tokens = 1000;
   options.prefill_chunk = 3;
@@ -98,7 +103,7 @@ TEST(Gpt2, FillsTheVocabularyUpWhereAsked) {
   ASSERT_EQ(logits.shape(), Dims({rows, 56}));
   TensorView known = logits.view();
   known.shape = {rows, 50};
-  EXPECT_LT(relative_error(Tensor::copy_of(known), gpt2_golden().logits("untied")), kTolerance);
+  EXPECT_LT(relative_error(Tensor::copy_of(known), gpt2_golden().logits("untied")), kGpt2Tolerance);
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 50; c < 56; ++c)
       EXPECT_EQ(logits.as<float>()[static_cast<std::size_t>(r * 56 + c)], 0);

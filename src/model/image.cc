@@ -9,8 +9,10 @@
 #include "core/check.h"
 #include "core/file.h"
 
+#ifndef __clang_analyzer__  // which would look into stb itself
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC
+#endif
 #define STBI_ONLY_PNG
 #define STBI_ONLY_JPEG
 #define STBI_NO_STDIO
@@ -18,6 +20,8 @@
 
 namespace stof::model {
 namespace {
+
+using namespace std::string_view_literals;
 
 constexpr std::uint64_t kMaxImageBytes = std::uint64_t{256} << 20;
 constexpr std::int64_t kMaxPixels = 64'000'000;
@@ -33,8 +37,8 @@ int exif_orientation(std::string_view bytes) {
     const std::size_t length = byte(at + 2) << 8 | byte(at + 3);
     if (length < 2) return 1;
     const std::size_t tiff = at + 10;
-    const bool exif = byte(at + 1) == 0xE1 && tiff <= bytes.size() &&
-                      bytes.substr(at + 4, 6) == std::string_view("Exif\0", 6);
+    const bool exif =
+        byte(at + 1) == 0xE1 && tiff <= bytes.size() && bytes.substr(at + 4, 6) == "Exif\0\0"sv;
     at += 2 + length;
     if (!exif) continue;
     const bool little = byte(tiff) == 'I';
@@ -79,8 +83,10 @@ std::vector<Taps> taps_of(std::int64_t from, std::int64_t to, Resample resample)
   for (std::int64_t i = 0; i < to; ++i) {
     Taps& taps = all[static_cast<std::size_t>(i)];
     const double center = (static_cast<double>(i) + 0.5) * scale;
-    taps.first = std::max<std::int64_t>(0, static_cast<std::int64_t>(center - support + 0.5));
-    const std::int64_t end = std::min(from, static_cast<std::int64_t>(center + support + 0.5));
+    taps.first =
+        std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(center - support + 0.5)));
+    const std::int64_t end =
+        std::min(from, static_cast<std::int64_t>(std::floor(center + support + 0.5)));
     std::vector<double> values;
     double sum = 0;
     for (std::int64_t x = taps.first; x < end; ++x) {

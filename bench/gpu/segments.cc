@@ -171,7 +171,7 @@ class Bench {
   }
 
   struct Times {
-    double fused_us = 0, library_us = 0;
+    double fused_us = 0, parts_us = 0;
   };
 
   Times time(const Case& one) {
@@ -325,10 +325,10 @@ int main(int argc, char** argv) try {
         break;
       }
       known[hash] = bench.time(one);
-      faster_of_known += known[hash].library_us > known[hash].fused_us;
+      faster_of_known += known[hash].parts_us > known[hash].fused_us;
     }
     const Bench::Times& times = known.at(hash);
-    const double ratio = times.library_us / times.fused_us;
+    const double ratio = times.parts_us / times.fused_us;
     ++timed;
     faster += ratio > 1;
     slower += ratio < 1 - kNoise;
@@ -338,13 +338,13 @@ int main(int argc, char** argv) try {
     for (const Piece& part : one.parts)
       parts += fmt::format("{}{}", parts.empty() ? "" : " | ", text_of(*one.graph, part));
     fmt::print("{:<10} {:>5} {:<40} {:9.2f} us, library {:9.2f} us in {}: {:.2f}x{}  {}\n",
-               one.model->name, one.rows, segment, times.fused_us, times.library_us,
-               one.parts.size(), ratio, ratio < 1 - kNoise ? " SLOWER" : "", choice);
+               one.model->name, one.rows, segment, times.fused_us, times.parts_us, one.parts.size(),
+               ratio, ratio < 1 - kNoise ? " SLOWER" : "", choice);
     if (arguments.json() == nullptr) continue;
     fmt::print(arguments.json(),
                "{{\"model\":\"{}\",\"rows\":{},\"dtype\":\"bfloat16\",\"segment\":\"{}\","
                "\"choice\":\"{}\",\"us\":{:.3f},\"parts\":\"{}\",\"library_us\":{:.3f}}}\n",
-               one.model->name, one.rows, segment, choice, times.fused_us, parts, times.library_us);
+               one.model->name, one.rows, segment, choice, times.fused_us, parts, times.parts_us);
   }
   fmt::print(
       "{} of {} fused segments take less time than their library parts ({:.0f} %), of the {} "

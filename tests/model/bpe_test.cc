@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/text.h"
+#include "model/expect_error.h"
 #include "model/gguf_settings.h"
 #include "model/test_data.h"
 #include "model/utf8_stream.h"
@@ -47,17 +48,6 @@ const std::map<std::string, Bpe>& tokenizers() {
     return made;
   }();
   return *all;
-}
-
-std::string error_of(ErrorCode code, const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 std::string summary(const std::vector<std::int32_t>& ids) {
@@ -156,7 +146,7 @@ TEST(Bpe, RefusesWhatItDoesNotUnderstand) {
   const nlohmann::json llama3 = tiny_json(golden, golden.at("variants")[3]);
   const auto refusal = [](nlohmann::json json, const char* pointer, const nlohmann::json& value) {
     json[nlohmann::json::json_pointer(pointer)] = value;
-    return error_of(ErrorCode::kUnsupported, [&] { parse_bpe_json(json.dump(), "t.json"); });
+    return expect_error(ErrorCode::kUnsupported, [&] { parse_bpe_json(json.dump(), "t.json"); });
   };
   EXPECT_THAT(refusal(plain, "/model/type", "Unigram"),
               AllOf(HasSubstr("t.json"), HasSubstr("Unigram")));
@@ -187,7 +177,7 @@ TEST(Bpe, RefusesAVocabularyThatContradictsItself) {
     spec.vocab = {{"a", 0}, {"b", 1}, {"ab", 2}};
     spec.merges = {{"a", "b"}};
     change(spec);
-    return error_of(ErrorCode::kCorrupt, [&] { Bpe(std::move(spec), "here"); });
+    return expect_error(ErrorCode::kCorrupt, [&] { Bpe(std::move(spec), "here"); });
   };
   EXPECT_THAT(refusal([](BpeSpec& s) { s.merges.emplace_back("b", "a"); }),
               AllOf(HasSubstr("here: merge 1"), HasSubstr("\"ba\"")));
@@ -228,9 +218,9 @@ TEST(Bpe, RefusesOtherTokenizersOfGguf) {
 
 TEST(Bpe, RefusesTextAndIdsThatAreNone) {
   const Bpe& smollm = tokenizers().at("smollm");
-  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { smollm.encode("ab\xFFz"); }),
+  EXPECT_THAT(expect_error(ErrorCode::kInvalidArgument, [&] { smollm.encode("ab\xFFz"); }),
               HasSubstr("byte 2"));
-  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { smollm.bytes(49152); }),
+  EXPECT_THAT(expect_error(ErrorCode::kInvalidArgument, [&] { smollm.bytes(49152); }),
               HasSubstr("got 49152"));
   EXPECT_THROW(smollm.bytes(-1), Error);
   EXPECT_EQ(smollm.find("<|im_end|>"), 2);

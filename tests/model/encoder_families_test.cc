@@ -9,6 +9,7 @@
 #include "model/bert_graph.h"
 #include "model/encoder.h"
 #include "model/encoders_golden.h"
+#include "model/expect_error.h"
 #include "stof/error.h"
 #include "stof/text_encoder.h"
 
@@ -26,14 +27,7 @@ EncodeOptions single_thread() {
 }
 
 std::string refusal_of(ErrorCode code, const TemporaryFolder& folder) {
-  try {
-    TextEncoder::load(folder.path());
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
+  return expect_error(code, [&] { TextEncoder::load(folder.path()); });
 }
 
 TEST(EncoderFamilies, GiveTransformersStatesUnderEveryFieldThatChangesNumbers) {

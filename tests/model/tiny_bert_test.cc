@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/expect_error.h"
 #include "model/test_data.h"
 #include "stof/error.h"
 #include "stof/text_encoder.h"
@@ -187,14 +188,7 @@ TEST(TinyBert, PoolsAsTheFilesSay) {
 // --- checkpoints that are wrong -----------------------------------------------------------------
 
 std::string load_error(ErrorCode code, const TemporaryFolder& folder) {
-  try {
-    TextEncoder::load(folder.path());
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
+  return expect_error(code, [&] { TextEncoder::load(folder.path()); });
 }
 
 TEST(BertCheckpoint, NamesTheTensorThatIsMissingOrMisshapen) {

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "model/expect_error.h"
 #include "model/image.h"
 #include "model/vit_golden.h"
 #include "stof/error.h"
@@ -24,19 +25,6 @@ ClassifyOptions alone() {
   ClassifyOptions options;
   options.num_threads = 1;
   return options;
-}
-
-/// The text of the error that `action` throws.
-template <class Action>
-std::string vit_error(ErrorCode code, Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST(Vit, GivesTransformersLogitsUnderEveryFieldThatChangesNumbers) {
@@ -90,12 +78,13 @@ TEST(Vit, NamesLabelsAndFollowsAMask) {
   options.mask = mask::window(1, 1);
   EXPECT_NE(classifier.classify({path}, options)[0][0].probability, results[0][0].probability);
   options.count = 0;
-  EXPECT_THAT(vit_error(ErrorCode::kInvalidArgument, [&] { classifier.classify({path}, options); }),
-              HasSubstr("count"));
-  EXPECT_THAT(vit_error(ErrorCode::kInvalidArgument,
-                        [&] {
-                          classifier.logits(Tensor(DType::kFloat32, {1, 3, 12, 13}));
-                        }),
+  EXPECT_THAT(
+      expect_error(ErrorCode::kInvalidArgument, [&] { classifier.classify({path}, options); }),
+      HasSubstr("count"));
+  EXPECT_THAT(expect_error(ErrorCode::kInvalidArgument,
+                           [&] {
+                             classifier.logits(Tensor(DType::kFloat32, {1, 3, 12, 13}));
+                           }),
               AllOf(HasSubstr("[images, 3, 12, 12]"), HasSubstr("[1, 3, 12, 13]")));
 }
 
@@ -116,7 +105,7 @@ TEST(Vit, RefusesByNameWhatItCannotHonour) {
   for (const auto& [field, value, code] : kCases) {
     json config = golden.at("base").at("config");
     config[field] = value;
-    EXPECT_THAT(vit_error(code, [&] { parse_vit_config(config.dump(), "dir/config.json"); }),
+    EXPECT_THAT(expect_error(code, [&] { parse_vit_config(config.dump(), "dir/config.json"); }),
                 AllOf(HasSubstr("dir/config.json"), HasSubstr(field), HasSubstr("expected")));
   }
 }
@@ -134,22 +123,22 @@ TEST(Vit, NamesTheTensorThatIsMissingOrMisshapen) {
     weights[name] = Tensor(DType::kFloat32, wrong);
     const TemporaryFolder folder;
     golden.write(folder, entry, weights);
-    EXPECT_THAT(vit_error(ErrorCode::kCorrupt, [&] { ImageClassifier::load(folder.path()); }),
+    EXPECT_THAT(expect_error(ErrorCode::kCorrupt, [&] { ImageClassifier::load(folder.path()); }),
                 AllOf(HasSubstr(name), HasSubstr(expected), HasSubstr(wrong.to_string())));
     weights.erase(name);
     golden.write(folder, entry, weights);
-    EXPECT_THAT(vit_error(ErrorCode::kNotFound, [&] { ImageClassifier::load(folder.path()); }),
+    EXPECT_THAT(expect_error(ErrorCode::kNotFound, [&] { ImageClassifier::load(folder.path()); }),
                 HasSubstr(name));
   }
   const TemporaryFolder folder;
   golden.write(folder, entry);
   folder.write("preprocessor_config.json", R"({"size": {"height": 12, "width": 16}})");
-  EXPECT_THAT(vit_error(ErrorCode::kUnsupported, [&] { ImageClassifier::load(folder.path()); }),
+  EXPECT_THAT(expect_error(ErrorCode::kUnsupported, [&] { ImageClassifier::load(folder.path()); }),
               AllOf(HasSubstr("image_size"), HasSubstr("12x16")));
   folder.write("preprocessor_config.json", R"({"do_resize": false})");
   const ImageClassifier classifier = ImageClassifier::load(folder.path());
-  EXPECT_THAT(vit_error(ErrorCode::kUnsupported,
-                        [&] { classifier.classify({golden.image("vit_rgb.png")}); }),
+  EXPECT_THAT(expect_error(ErrorCode::kUnsupported,
+                           [&] { classifier.classify({golden.image("vit_rgb.png")}); }),
               AllOf(HasSubstr("vit_rgb.png"), HasSubstr("[3, 29, 37]")));
 }
 
@@ -179,28 +168,29 @@ TEST(Image, RefusesSettingsItDoesNotHonour) {
                                                  {"resample", 0},
                                                  {"size", {{"shortest_edge", 10}}}};
   for (const auto& [field, value] : kCases)
-    EXPECT_THAT(vit_error(ErrorCode::kUnsupported,
-                          [&] {
-                            parse_image_processor(json{{field, value}}.dump(), "p.json");
-                          }),
+    EXPECT_THAT(expect_error(ErrorCode::kUnsupported,
+                             [&] {
+                               parse_image_processor(json{{field, value}}.dump(), "p.json");
+                             }),
                 AllOf(HasSubstr("p.json"),
                       HasSubstr(std::string_view(field) == "size" ? "shortest_edge" : field)));
   for (const json& wrong : {json{{"image_mean", {0.5, 0.5}}}, json{{"image_std", {0.5, 0, 0.5}}},
                             json{{"size", {{"height", 0}, {"width", 3}}}}})
-    vit_error(ErrorCode::kCorrupt, [&] { parse_image_processor(wrong.dump(), "p.json"); });
+    expect_error(ErrorCode::kCorrupt, [&] { parse_image_processor(wrong.dump(), "p.json"); });
 }
 
 TEST(Image, RefusesFilesThatAreNoImageOrNotWhole) {
   const VitGolden golden;
   EXPECT_THAT(
-      vit_error(ErrorCode::kUnsupported, [&] { load_image(golden.image("vit_turned.jpg")); }),
+      expect_error(ErrorCode::kUnsupported, [&] { load_image(golden.image("vit_turned.jpg")); }),
       AllOf(HasSubstr("vit_turned.jpg"), HasSubstr("orientation 6")));
-  EXPECT_THAT(vit_error(ErrorCode::kUnsupported, [] { decode_image("GIF89a", "x.gif"); }),
+  EXPECT_THAT(expect_error(ErrorCode::kUnsupported, [] { decode_image("GIF89a", "x.gif"); }),
               AllOf(HasSubstr("x.gif"), HasSubstr("PNG or JPEG")));
-  vit_error(ErrorCode::kUnsupported, [] { decode_image("", "empty"); });
-  vit_error(ErrorCode::kNotFound, [] { load_image("/no/such.png"); });
+  expect_error(ErrorCode::kUnsupported, [] { decode_image("", "empty"); });
+  expect_error(ErrorCode::kNotFound, [] { load_image("/no/such.png"); });
   const std::string whole = read_file(golden.image("vit_rgb.png"));
-  vit_error(ErrorCode::kCorrupt, [&] { decode_image(whole.substr(0, whole.size() / 2), "cut"); });
+  expect_error(ErrorCode::kCorrupt,
+               [&] { decode_image(whole.substr(0, whole.size() / 2), "cut"); });
   for (std::size_t size = 0; size < whole.size(); size += 7) {
     try {
       decode_image(std::string_view(whole).substr(0, size), "cut");

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "model/expect_error.h"
 #include "model/test_data.h"
 #include "model/unicode.h"
 #include "stof/error.h"
@@ -21,19 +22,6 @@ WordPiece load_minilm(bool cased = false) {
   WordPieceSpec spec = load_wordpiece(folder);
   if (cased) spec.normalizer.lowercase = spec.normalizer.strip_accents = false;
   return WordPiece(std::move(spec), folder);
-}
-
-/// The message of the stof::Error that `action` throws.
-template <class Action>
-std::string error_of(ErrorCode code, Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST(WordPiece, GivesTheReferenceIdsOfTwoThousandParagraphs) {
@@ -117,7 +105,7 @@ TEST(WordPiece, CutsLongTextsAndSaysSo) {
   EXPECT_FALSE(truncated);
   EXPECT_THAT(tokenizer.encode("the cat", 2, &truncated), ElementsAre(101, 102));
   EXPECT_TRUE(truncated);
-  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { tokenizer.encode("a", 1); }),
+  EXPECT_THAT(expect_error(ErrorCode::kInvalidArgument, [&] { tokenizer.encode("a", 1); }),
               HasSubstr("at least 2"));
 }
 
@@ -126,7 +114,7 @@ TEST(WordPiece, NamesTokensAndRefusesUnknownIds) {
   EXPECT_EQ(tokenizer.token(103), "[MASK]");
   EXPECT_EQ(tokenizer.token(30521), "##～");
   EXPECT_EQ(tokenizer.num_ids(), 30522);
-  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument, [&] { tokenizer.token(30522); }),
+  EXPECT_THAT(expect_error(ErrorCode::kInvalidArgument, [&] { tokenizer.token(30522); }),
               HasSubstr("30522"));
 }
 
@@ -134,8 +122,8 @@ TEST(WordPiece, NamesTheByteWhereUtf8IsInvalid) {
   const WordPiece tokenizer = load_minilm();
   for (const char* bad : {"\x80", "\xC3", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80",
                           "\xF4\x90\x80\x80", "\xF8\x88\x80\x80\x80", "\xFF", "\xE2\x82 "})
-    EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
-                         [&] { tokenizer.encode(std::string("héllo ") + bad); }),
+    EXPECT_THAT(expect_error(ErrorCode::kInvalidArgument,
+                             [&] { tokenizer.encode(std::string("héllo ") + bad); }),
                 HasSubstr("at byte 7"));
 }
 
@@ -154,7 +142,7 @@ TEST(WordPiece, TakesTimeThatGrowsWithTheTextOnly) {
 nlohmann::json tiny_settings() { return read_golden_json("wordpiece_tiny.json")["tokenizer"]; }
 
 std::string refusal(ErrorCode code, const nlohmann::json& settings) {
-  return error_of(code, [&] {
+  return expect_error(code, [&] {
     WordPiece(parse_tokenizer_json(settings.dump(), "dir/tokenizer.json"), "dir/tokenizer.json");
   });
 }
@@ -214,15 +202,15 @@ TEST(TokenizerJson, HonoursATruncationLimitAndASequenceTemplate) {
 TEST(VocabTxt, RefusesSettingsItDoesNotUnderstand) {
   const std::string vocab = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n";
   const auto message = [&](const char* config) {
-    return error_of(ErrorCode::kUnsupported,
-                    [&] { parse_vocab_txt(vocab, "vocab.txt", config, "config"); });
+    return expect_error(ErrorCode::kUnsupported,
+                        [&] { parse_vocab_txt(vocab, "vocab.txt", config, "config"); });
   };
   EXPECT_THAT(message(R"({"do_basic_tokenize": false})"), HasSubstr("do_basic_tokenize"));
   EXPECT_THAT(message(R"({"never_split": ["a"]})"), HasSubstr("never_split"));
   EXPECT_THAT(message(R"({"truncation_side": "left"})"), HasSubstr("truncation_side"));
-  EXPECT_THAT(
-      error_of(ErrorCode::kCorrupt, [&] { parse_vocab_txt("a\nb\n", "vocab.txt", "", "config"); }),
-      HasSubstr("[UNK]"));
+  EXPECT_THAT(expect_error(ErrorCode::kCorrupt,
+                           [&] { parse_vocab_txt("a\nb\n", "vocab.txt", "", "config"); }),
+              HasSubstr("[UNK]"));
 }
 
 }  // namespace

@@ -1,19 +1,23 @@
-// Times whole forward passes of BERT-base's stack of layers (random weights, 12 layers of 768, 12
-// heads, erf GELU, bfloat16) under the BigBird mask: milliseconds of a CUDA graph's replay, from
-// the first layer's input to the last hidden states.
-//   bench_gpu_encoder_e2e [--json FILE] [--replays N]    all shapes, all variants
-//   bench_gpu_encoder_e2e --serve on                      a command a line, an answer in JSON a
-//   line:
+// Times whole forward passes of models' stacks of layers (random weights, bfloat16) under a sparse
+// mask: milliseconds of a CUDA graph's replay, from the first layer's input to the last hidden
+// states.
+//   bench_gpu_stacks_e2e [--model NAME] [--mask NAME] [--shapes BxS,...] [--layers N] [--json FILE]
+//     [--replays N] [VARIANT...]
+//   bench_gpu_stacks_e2e [--model NAME] [--mask NAME] [--layers N] --serve on
+//     a command a line, an answer in JSON a line:
 //     time B S N [VARIANT]    N replays, timed one by one: {"B": .., "S": .., "variant": .., "ms":
 //     [..]} describe B S [VARIANT]  the plan mask S FILE             the mask's bits, row by row,
 //     least significant bit first weights FILE            safetensors, bfloat16 and float32, under
-//     Hugging Face's names input B S FILE          what the first layer reads, float32 [B * S, 768]
+//     the graph's names input B S FILE          what the first layer reads, float32 [B * S, hidden]
 //     output B S FILE         the last hidden states for that, likewise
 //     tune B S SECONDS        searches from nothing for variant tuned
+//     memory                  bytes of device memory that all so far took
 // so that a script can time short bursts of this and of other programs in turn, and check results.
+// Models and masks are named in bench/gpu/stacks.cc; without a mask a model has its own.
 // Variants, the rows of an ablation: library (an operator a kernel, cuBLASLt, attention over all
 // keys), attention (the same with the mask's tiles only), fusion (fused segments, attention over
-// all keys), both; and tuned: both, with what the last tune of that shape found.
+// all keys, or all that are not later), both; and tuned: both, with what the last tune of that
+// shape found.
 
 #include <algorithm>
 #include <chrono>
@@ -22,7 +26,6 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
-#include <list>
 #include <map>
 #include <random>
 #include <sstream>
@@ -31,6 +34,7 @@
 #include <fmt/core.h>
 
 #include "bench/gpu/arguments.h"
+#include "bench/gpu/stacks.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "exec/cuda_session.h"
@@ -44,104 +48,33 @@ namespace {
 
 using namespace stof;
 
+using bench::StackModel;
+using bench::StackWeights;
+
 constexpr const char* kVariants[] = {"library", "attention", "fusion", "both"};
 constexpr const char* kTuned = "tuned";
+constexpr std::int64_t kMaxSeq = 131072;
+constexpr std::int64_t kMaxSavedMask = 16384;  // 32 MiB of bits
 
 struct Shape {
   std::int64_t batch, seq;
 };
-constexpr Shape kShapes[] = {{1, 128}, {8, 512}, {16, 2048}, {1, 4096}};
 
-constexpr std::int64_t kHidden = 768, kInner = 3072, kHeads = 12, kMaxSeq = 4096;
-constexpr int kLayers = 12;
-
-/// The stack without embeddings, weights named as model::build_bert_graph() names them.
-graph::Graph encoder_graph(std::int64_t rows) {
-  graph::GraphBuilder builder;
-  const auto dense = [&](const std::string& name, graph::ValueId x, std::int64_t in,
-                         std::int64_t out) {
-    const graph::ValueId product =
-        builder.matmul(name, x, builder.weight(name + ".weight", DType::kBFloat16, {out, in}));
-    return builder.bias(name + ".add_bias", product,
-                        builder.weight(name + ".bias", DType::kBFloat16, {out}));
-  };
-  const auto norm = [&](const std::string& name, graph::ValueId a, graph::ValueId b) {
-    return builder.layer_norm(name, builder.add(name + ".residual", a, b),
-                              builder.weight(name + ".gamma", DType::kFloat32, {kHidden}),
-                              builder.weight(name + ".beta", DType::kFloat32, {kHidden}), 1e-12);
-  };
-  graph::ValueId x = builder.input("x", DType::kBFloat16, {rows, kHidden});
-  builder.begin_layer(x);
-  const std::string layer = "layer.0.";
-  const graph::ValueId qkv = dense(layer + "query_key_value", x, kHidden, 3 * kHidden);
-  const graph::ValueId context =
-      builder.attention(layer + "attention", builder.columns(layer + "query", qkv, 0, kHidden),
-                        builder.columns(layer + "key", qkv, kHidden, kHidden),
-                        builder.columns(layer + "value", qkv, 2 * kHidden, kHidden), kHeads, kHeads,
-                        kHidden / kHeads);
-  const graph::ValueId middle = norm(
-      layer + "attention_norm", dense(layer + "attention_output", context, kHidden, kHidden), x);
-  const graph::ValueId inner = builder.activation(
-      layer + "activation", dense(layer + "intermediate", middle, kHidden, kInner),
-      graph::Activation::kGeluErf);
-  builder.end_layer(
-      norm(layer + "output_norm", dense(layer + "output", inner, kInner, kHidden), middle));
-  builder.mark_live_out(builder.stamp_layers(kLayers));
-  return builder.build();
-}
-
-/// As BERT is initialised: normal with deviation 0.02, norms near one.
-struct Weights {
-  std::list<Tensor> tensors;
-  exec::WeightViews views;
-
-  explicit Weights(const graph::Graph& graph) {
-    std::mt19937 random(1);
-    std::normal_distribution<float> normal(0, 0.02f);
-    for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kWeight)) {
-      const graph::Value& value = graph.value(id);
-      Tensor& tensor = tensors.emplace_back(value.dtype, value.shape);
-      const float middle = value.name.ends_with("gamma") ? 1 : 0;
-      if (value.dtype == DType::kFloat32)
-        for (float& x : tensor.as<float>()) x = middle + normal(random);
-      else
-        for (BFloat16& x : tensor.as<BFloat16>()) x = BFloat16(middle + normal(random));
-      views[id] = std::as_const(tensor).view();
-    }
+/// "1x128,8x512"
+std::vector<Shape> parse_shapes(const std::string& text) {
+  std::vector<Shape> shapes;
+  std::istringstream list(text);
+  for (std::string item; std::getline(list, item, ',');) {
+    std::istringstream words(item);
+    Shape shape{};
+    char by = 0;
+    if (!(words >> shape.batch >> by >> shape.seq) || by != 'x' || shape.batch < 1 ||
+        shape.seq < 1 || shape.seq > kMaxSeq || !words.eof())
+      throw std::runtime_error("--shapes " + text + ": expected BxS,... with S up to " +
+                               std::to_string(kMaxSeq) + ", as 8x512");
+    shapes.push_back(shape);
   }
-};
-
-/// The weights as a checkpoint holds them: query, key and value apart.
-void save_weights(const Weights& weights, const graph::Graph& graph, const std::string& path) {
-  std::vector<NamedTensor> tensors;
-  for (int i = 0; i < kLayers; ++i) {
-    const std::string ours = "layer." + std::to_string(i) + ".", theirs = "encoder." + ours;
-    const auto view = [&](const std::string& name) {
-      return weights.views.at(graph.find(ours + name));
-    };
-    for (const auto& [from, to] : {std::pair{"attention_output", "attention.output.dense"},
-                                   {"intermediate", "intermediate.dense"},
-                                   {"output", "output.dense"}})
-      for (const char* part : {".weight", ".bias"})
-        tensors.push_back({theirs + to + part, view(std::string(from) + part)});
-    for (const auto& [from, to] : {std::pair{"attention_norm", "attention.output.LayerNorm"},
-                                   {"output_norm", "output.LayerNorm"}}) {
-      tensors.push_back({theirs + to + ".weight", view(std::string(from) + ".gamma")});
-      tensors.push_back({theirs + to + ".bias", view(std::string(from) + ".beta")});
-    }
-    int third = 0;
-    for (const char* name : {"query", "key", "value"}) {
-      for (const char* part : {".weight", ".bias"}) {
-        TensorView rows = view(std::string("query_key_value") + part);
-        rows.shape[0] = kHidden;
-        const std::int64_t skip = third * num_elements(rows.shape);
-        rows.data = static_cast<const BFloat16*>(rows.data) + skip;
-        tensors.push_back({theirs + "attention.self." + name + part, rows});
-      }
-      ++third;
-    }
-  }
-  save_safetensors(path, tensors);
+  return shapes;
 }
 
 void save_floats(const Tensor& elements, const std::string& path) {
@@ -157,25 +90,53 @@ struct Timing {
   Tensor states;
 };
 
+/// A batch of texts of one length, with the memory its inputs lie in.
+struct Texts {
+  Tensor x;
+  std::vector<std::int32_t> positions;
+  exec::Batch batch;
+
+  Texts(const StackModel& model, const Shape& shape, const mask::Mask& mask)
+      : x(DType::kBFloat16, {shape.batch * shape.seq, model.hidden}) {
+    std::mt19937 random(2);
+    std::normal_distribution<float> normal;
+    for (BFloat16& value : x.as<BFloat16>()) value = BFloat16(normal(random));
+    for (std::int64_t b = 0; b <= shape.batch; ++b) batch.offsets.push_back(b * shape.seq);
+    batch.inputs = {{"x", std::as_const(x).view()}};
+    batch.mask = mask;
+    if (model.design != bench::Design::kLlama) return;
+    for (std::int64_t row = 0; row < batch.rows(); ++row)
+      positions.push_back(static_cast<std::int32_t>(row % shape.seq));
+    batch.inputs.push_back({"positions", {positions.data(), DType::kInt32, {batch.rows()}}});
+  }
+};
+
 class Bench {
  public:
-  Bench()
+  Bench(StackModel model, const std::string& mask)
       : device_(cuda::Device::open()),
-        graph_(encoder_graph(8)),
+        model_(std::move(model)),
+        mask_name_(mask.empty() ? model_.mask : mask),
+        mask_(bench::stacks_mask(mask_name_)),
+        graph_(bench::stack_graph(model_, 8)),
+        free_(device_.free_memory_bytes()),
         host_weights_(graph_),
-        weights_(std::make_shared<const exec::CudaWeights>(device_, graph_, host_weights_.views)) {}
+        weights_(std::make_shared<const exec::CudaWeights>(device_, graph_, host_weights_.views)) {
+    note_memory();
+  }
 
   const std::string& gpu() const { return device_.facts().name; }
+  const StackModel& model() const { return model_; }
+  const std::string& mask_name() const { return mask_name_; }
+  const mask::Mask& mask() const { return mask_; }
+  std::int64_t memory() const { return taken_; }
 
   Timing time(const Shape& shape, int replays, const std::string& variant) {
-    const Tensor x = input(shape);
-    exec::Batch batch;
-    for (std::int64_t b = 0; b <= shape.batch; ++b) batch.offsets.push_back(b * shape.seq);
-    batch.inputs = {{"x", x.view()}};
+    free_ = device_.free_memory_bytes();
     const bool sparse = variant == "attention" || variant == "both" || variant == kTuned;
-    batch.mask = sparse ? bigbird() : mask::all();
+    const Texts texts(model_, shape, sparse ? mask_ : dense());
     Timing timing;
-    session(variant).replay(batch, [&](const auto& launch, const exec::CudaResult& result) {
+    session(variant).replay(texts.batch, [&](const auto& launch, const exec::CudaResult& result) {
       const cuda::Driver& driver = cuda::Driver::instance();
       cuda::CUevent begin = nullptr, end = nullptr;
       driver.check(driver.cuEventCreate(&begin, 0), "creating an event");
@@ -197,15 +158,16 @@ class Bench {
       driver.cuEventDestroy(begin);
       driver.cuEventDestroy(end);
     });
+    note_memory();
     return timing;
   }
 
   /// What the search found in `seconds`, which begins with an empty database.
   tune::TuneResult tune(const Shape& shape, double seconds) {
     tune::TuningProblem problem;
-    problem.graph_of = encoder_graph;
+    problem.graph_of = graph_of();
     for (std::int64_t b = 0; b <= shape.batch; ++b) problem.batch.offsets.push_back(b * shape.seq);
-    problem.batch.mask = bigbird();
+    problem.batch.mask = mask_;
     tune::DeviceBench measuring(tune::make_cuda_device(), problem);
     std::string folder = (std::filesystem::temp_directory_path() / "stof_e2e_XXXXXX").string();
     if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error(folder + ": cannot be made");
@@ -217,8 +179,7 @@ class Bench {
     session.batches_repeat = true;
     session.scheme = result.scheme;
     session.choices = result.choices;
-    sessions_[kTuned] =
-        std::make_unique<exec::CudaSession>(device_, encoder_graph, weights_, session);
+    sessions_[kTuned] = std::make_unique<exec::CudaSession>(device_, graph_of(), weights_, session);
     return result;
   }
 
@@ -226,20 +187,29 @@ class Bench {
     return session(variant).plan(shape.batch * shape.seq);
   }
 
-  /// What the first layer reads: normal, the same for every shape's common rows.
-  static Tensor input(const Shape& shape) {
-    Tensor x(DType::kBFloat16, {shape.batch * shape.seq, kHidden});
-    std::mt19937 random(2);
-    std::normal_distribution<float> normal;
-    for (BFloat16& value : x.as<BFloat16>()) value = BFloat16(normal(random));
-    return x;
+  void save_weights(const std::string& path) const {
+    std::vector<NamedTensor> tensors;
+    for (const auto& [id, view] : host_weights_.views)
+      tensors.push_back({graph_.value(id).name, view});
+    save_safetensors(path, tensors);
   }
 
-  static mask::Mask bigbird() { return mask::bigbird(64, 1, 2, 3, 1234); }
-
-  void save_weights(const std::string& path) const { ::save_weights(host_weights_, graph_, path); }
-
  private:
+  exec::GraphOf graph_of() const {
+    return [model = model_](std::int64_t rows) { return bench::stack_graph(model, rows); };
+  }
+
+  /// What an attention that knows no sparsity computes.
+  mask::Mask dense() const {
+    return mask_name_.starts_with("causal") ? mask::causal() : mask::all();
+  }
+
+  void note_memory() {
+    const std::int64_t now = device_.free_memory_bytes();
+    taken_ += std::max<std::int64_t>(free_ - now, 0);
+    free_ = now;
+  }
+
   exec::CudaSession& session(const std::string& variant) {
     if (variant == kTuned && sessions_.count(kTuned) == 0)
       throw std::runtime_error("variant tuned: expected a tune command before");
@@ -256,14 +226,18 @@ class Bench {
         options.switches.fuse = false;
         options.switches.disabled.insert("gemm_sm90");
       }
-      session = std::make_unique<exec::CudaSession>(device_, encoder_graph, weights_, options);
+      session = std::make_unique<exec::CudaSession>(device_, graph_of(), weights_, options);
     }
     return *session;
   }
 
   cuda::Device device_;
+  StackModel model_;
+  std::string mask_name_;
+  mask::Mask mask_;
   graph::Graph graph_;
-  Weights host_weights_;
+  std::int64_t free_ = 0, taken_ = 0;  ///< bytes of device memory
+  StackWeights host_weights_;
   std::shared_ptr<const exec::CudaWeights> weights_;
   std::map<std::string, std::unique_ptr<exec::CudaSession>> sessions_;
 };
@@ -273,35 +247,42 @@ float median(std::vector<float> values) {
   return values[values.size() / 2];
 }
 
-void run_all(Bench& bench, int replays, std::FILE* json) {
-  for (const Shape& shape : kShapes)
-    for (const char* variant : kVariants) {
+void run_all(Bench& bench, const std::vector<Shape>& shapes,
+             const std::vector<std::string>& variants, int replays, std::FILE* json) {
+  const char* model = bench.model().name.c_str();
+  const char* mask = bench.mask_name().c_str();
+  for (const Shape& shape : shapes)
+    for (const std::string& variant : variants) {
       const auto start = std::chrono::steady_clock::now();
       bench.time(shape, 3, variant);
       const double prepared =
           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       const Timing timing = bench.time(shape, replays, variant);
+      const double tokens = static_cast<double>(shape.batch * shape.seq);
       std::printf(
-          "BERT-base (%2ld, %4ld) bigbird %-9s %9.4f ms, best %9.4f; prepared in %5.2f s%s\n",
-          shape.batch, shape.seq, variant, median(timing.ms),
-          *std::min_element(timing.ms.begin(), timing.ms.end()), prepared,
+          "%s (%2ld, %4ld) %s %-9s %9.4f ms, best %9.4f, %.1f ns a token; prepared in "
+          "%5.2f s; %.0f MiB%s\n",
+          model, shape.batch, shape.seq, mask, variant.c_str(), median(timing.ms),
+          *std::min_element(timing.ms.begin(), timing.ms.end()), median(timing.ms) * 1e6 / tokens,
+          prepared, static_cast<double>(bench.memory()) / (1 << 20),
           timing.good ? "" : " BAD: not finite");
       std::printf("    %s\n", bench.plan(shape, variant).describe().c_str());
       if (json != nullptr)
         std::fprintf(json,
-                     "{\"gpu\":\"%s\",\"model\":\"bert-base\",\"B\":%ld,\"S\":%ld,\"mask\":"
-                     "\"bigbird\",\"impl\":\"stof\",\"variant\":\"%s\",\"ms\":%.4f,\"tune_s\":0,"
-                     "\"protocol\":"
-                     "\"median of %d replays\",\"good\":%s}\n",
-                     bench.gpu().c_str(), shape.batch, shape.seq, variant, median(timing.ms),
-                     replays, timing.good ? "true" : "false");
+                     "{\"gpu\":\"%s\",\"model\":\"%s\",\"layers\":%d,\"B\":%ld,\"S\":%ld,\"mask\":"
+                     "\"%s\",\"impl\":\"stof\",\"variant\":\"%s\",\"ms\":%.4f,\"tune_s\":0,"
+                     "\"memory_mib\":%.0f,\"protocol\":\"median of %d replays\",\"good\":%s}\n",
+                     bench.gpu().c_str(), model, bench.model().layers, shape.batch, shape.seq, mask,
+                     variant.c_str(), median(timing.ms),
+                     static_cast<double>(bench.memory()) / (1 << 20), replays,
+                     timing.good ? "true" : "false");
       std::fflush(stdout);
     }
 }
 
 /// Row by row, least significant bit first, as bench_gpu_attention --masks writes them.
-void save_mask(std::int64_t seq, const std::string& path) {
-  const mask::Mask bound = Bench::bigbird().bind({1, 1, seq, seq});
+void save_mask(const mask::Mask& mask, std::int64_t seq, const std::string& path) {
+  const mask::Mask bound = mask.bind({1, 1, seq, seq});
   std::vector<std::uint64_t> words;
   for (std::int64_t q = 0; q < seq; ++q)
     for (std::int64_t k = 0; k < seq; k += 64) words.push_back(bound.row_bits(0, 0, q, k));
@@ -317,12 +298,14 @@ std::string answer(Bench& bench, const std::string& line) {
   Shape shape{1, 0};
   int count = 0;
   words >> verb;
+  if (verb == "memory") return fmt::format("{{\"memory\": {}}}", bench.memory());
   if (verb == "mask" || verb == "weights") {
     if (verb == "mask") words >> shape.seq;
-    if (!(words >> file) || (verb == "mask" && (shape.seq < 64 || shape.seq % 64 != 0)))
+    if (!(words >> file) ||
+        (verb == "mask" && (shape.seq < 64 || shape.seq % 64 != 0 || shape.seq > kMaxSavedMask)))
       throw std::runtime_error(
-          "expected \"mask S FILE\", S in multiples of 64, or \"weights FILE\"");
-    verb == "mask" ? save_mask(shape.seq, file) : bench.save_weights(file);
+          "expected \"mask S FILE\", S in multiples of 64 up to 16384, or \"weights FILE\"");
+    verb == "mask" ? save_mask(bench.mask(), shape.seq, file) : bench.save_weights(file);
     return "{\"" + verb + "\": " + quote_text(file, 4096) + "}";
   }
   words >> shape.batch >> shape.seq;
@@ -345,7 +328,7 @@ std::string answer(Bench& bench, const std::string& line) {
   words >> variant;
   if (verb == "describe") return bench.plan(shape, variant).to_json();
   if (verb == "input") {
-    save_floats(Bench::input(shape), file);
+    save_floats(Texts(bench.model(), shape, bench.mask()).x, file);
     return "{\"input\": " + quote_text(file, 4096) + "}";
   }
   if (verb == "output") {
@@ -378,13 +361,25 @@ void serve(Bench& bench) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::string serve_text, replays = "15";
-  const bench::Arguments arguments(argc, argv, {{"--serve", &serve_text}, {"--replays", &replays}});
-  arguments.expect_names({});
-  Bench bench;
+  std::string serve_text, replays = "15", model = "bert-base", mask, layers,
+                          shapes = "1x128,8x512,16x2048,1x4096";
+  const bench::Arguments arguments(argc, argv,
+                                   {{"--serve", &serve_text},
+                                    {"--replays", &replays},
+                                    {"--model", &model},
+                                    {"--mask", &mask},
+                                    {"--layers", &layers},
+                                    {"--shapes", &shapes}});
+  arguments.expect_names({std::begin(kVariants), std::end(kVariants)});
+  StackModel sizes = bench::stack_model(model);
+  if (!layers.empty()) sizes.layers = std::stoi(layers);
+  Bench bench(sizes, mask);
   if (serve_text.empty()) {
+    std::vector<std::string> wanted;
+    for (const char* variant : kVariants)
+      if (arguments.wants(variant)) wanted.emplace_back(variant);
     std::printf("%s\n", bench.gpu().c_str());
-    run_all(bench, std::stoi(replays), arguments.json());
+    run_all(bench, parse_shapes(shapes), wanted, std::stoi(replays), arguments.json());
   } else {
     serve(bench);
   }

@@ -4,10 +4,7 @@
 
 #include <array>
 #include <cstdlib>
-#include <functional>
 #include <memory>
-#include <queue>
-#include <tuple>
 
 #include "core/check.h"
 #include "core/text.h"
@@ -46,10 +43,6 @@ std::string token_bytes(const std::string& token, const std::string& where) {
     bytes += static_cast<char>(kBytes[c]);
   }
   return bytes;
-}
-
-std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
 }
 
 std::string composed(const std::string& text) {
@@ -94,8 +87,8 @@ Bpe::Bpe(BpeSpec spec, const std::string& where) : spec_(std::move(spec)) {
   for (std::size_t rank = 0; rank < spec_.merges.size(); ++rank) {
     const auto& [left, right] = spec_.merges[rank];
     const std::string what = fmt::format("merge {}", rank);
-    merges_.insert_or_assign(pair_key(id_of(left, what), id_of(right, what)),
-                             Merge{static_cast<std::int32_t>(rank), id_of(left + right, what)});
+    merges_.add(id_of(left, what), id_of(right, what), static_cast<std::int32_t>(rank),
+                id_of(left + right, what));
   }
   for (const auto* ids : {&spec_.frame.before, &spec_.frame.after})
     for (const std::int32_t id : *ids)
@@ -162,51 +155,8 @@ void Bpe::encode_word(std::string_view word, std::vector<std::int32_t>& ids) con
     const std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
     if (id >= 0) symbols.push_back(id);
   }
-  merge_word(symbols);
+  merges_.apply(symbols);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
-}
-
-/// Always the merge of lowest rank, of those the leftmost; O(n log n).
-void Bpe::merge_word(std::vector<std::int32_t>& symbols) const {
-  struct Candidate {
-    std::int32_t rank;
-    std::size_t left;
-    std::uint64_t key;  ///< what stood there; else the candidate is out of date
-    bool operator>(const Candidate& other) const {
-      return std::tie(rank, left) > std::tie(other.rank, other.left);
-    }
-  };
-  const std::size_t n = symbols.size();
-  std::vector<std::size_t> next(n), previous(n);
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
-  const auto offer = [&](std::size_t left, std::size_t right) {
-    const std::uint64_t key = pair_key(symbols[left], symbols[right]);
-    const auto found = merges_.find(key);
-    if (found != merges_.end()) queue.push({found->second.rank, left, key});
-  };
-  for (std::size_t i = 0; i < n; ++i) {
-    next[i] = i + 1;
-    previous[i] = i - 1;  // of the first: n's own kind of end, never read
-    if (i > 0) offer(i - 1, i);
-  }
-  constexpr std::int32_t kGone = -1;
-  while (!queue.empty()) {
-    const Candidate best = queue.top();
-    queue.pop();
-    const std::size_t left = best.left;
-    if (symbols[left] == kGone) continue;
-    const std::size_t right = next[left];
-    if (right >= n || pair_key(symbols[left], symbols[right]) != best.key) continue;
-    symbols[left] = merges_.find(best.key)->second.id;
-    symbols[right] = kGone;
-    next[left] = next[right];
-    if (next[left] < n) {
-      previous[next[left]] = left;
-      offer(left, next[left]);
-    }
-    if (left > 0) offer(previous[left], left);
-  }
-  std::erase(symbols, kGone);
 }
 
 const Bpe::Token& Bpe::known_token(std::int32_t id) const {

@@ -6,14 +6,14 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "model/added_tokens.h"
 #include "model/bpe_split.h"
 #include "model/json_fields.h"
-#include "model/tokenizer_fields.h"
+#include "model/merge_table.h"
+#include "model/subword.h"
 
 namespace stof::model {
 
@@ -31,16 +31,19 @@ struct BpeSpec {
   TextFrame frame;
 };
 
-/// Reads folder/tokenizer.json. Throws NotFound, Corrupt, or Unsupported naming the setting that is
-/// not understood.
-BpeSpec load_bpe(const std::string& folder);
+/// Throws Corrupt, or Unsupported naming the setting that is not understood.
 BpeSpec parse_bpe_json(std::string_view text, const std::string& file);
 BpeSpec read_bpe_json(const Json& json, const std::string& file);
+/// Whether a tokenizer.json's model is BPE that works on bytes: its pre-tokenizer says so.
+bool is_byte_level(const JsonFields& root);
+/// "vocab" and "merges" of a BPE model. Refuses dropout and marks inside or behind words.
+void read_bpe_model(const JsonFields& fields, Vocabulary& vocab,
+                    std::vector<std::pair<std::string, std::string>>& merges);
 /// From the keys "tokenizer.ggml..." of a GGUF file's metadata (gguf_settings() makes the object).
 BpeSpec read_gguf_bpe(const JsonFields& metadata);
 
 /// Immutable; safe from several threads.
-class Bpe {
+class Bpe final : public SubwordTokenizer {
  public:
   /// Throws Corrupt, starting with `where`, when two tokens have one id, a merge is of or gives
   /// what is no token, or a token the settings name is not in the vocabulary.
@@ -48,35 +51,22 @@ class Bpe {
   Bpe(Bpe&&) = default;
   Bpe(const Bpe&) = delete;
   Bpe& operator=(const Bpe&) = delete;
+  Bpe& operator=(Bpe&&) = delete;
+  ~Bpe() override = default;
 
-  /// Ids of the text with what stands before and behind every text, the frame (BOS). Added tokens
-  /// are found in the text. Throws InvalidArgument naming the first byte that is not UTF-8.
-  std::vector<std::int32_t> encode(std::string_view text) const;
-
-  const TextFrame& frame() const { return spec_.frame; }
-
-  bool contains(std::int32_t id) const {
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  const TextFrame& frame() const override { return spec_.frame; }
+  bool contains(std::int32_t id) const override {
     return id >= 0 && id < num_ids() && tokens_[static_cast<std::size_t>(id)].spelled != nullptr;
   }
-  /// A token as it is spelled in the files. Throws InvalidArgument on an id that no token has.
-  const std::string& token(std::int32_t id) const;
-  /// The bytes an id stands for; part of a character perhaps: Utf8Stream joins them. Throws
-  /// InvalidArgument on an id that no token has.
-  const std::string& bytes(std::int32_t id) const;
-  /// Whether the token steers the model and is no part of the text.
-  bool is_special(std::int32_t id) const;
-  /// The id of a token as it is spelled in the files, or -1.
-  std::int32_t find(const std::string& token) const;
-  /// The text of the ids, without special tokens; what is not UTF-8 becomes U+FFFD.
-  std::string decode(std::span<const std::int32_t> ids) const;
-
-  /// Largest id + 1.
-  std::int64_t num_ids() const { return static_cast<std::int64_t>(tokens_.size()); }
+  const std::string& token(std::int32_t id) const override;
+  const std::string& bytes(std::int32_t id) const override;
+  bool is_special(std::int32_t id) const override;
+  std::int32_t find(const std::string& token) const override;
+  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::int64_t num_ids() const override { return static_cast<std::int64_t>(tokens_.size()); }
 
  private:
-  struct Merge {
-    std::int32_t rank, id;
-  };
   struct Token {
     std::string bytes;
     const std::string* spelled = nullptr;  ///< in spec_; null: there is no such token
@@ -86,12 +76,11 @@ class Bpe {
   void add_token(const std::string& content, std::int32_t id, const std::string& where);
   void encode_text(std::u32string_view text, std::vector<std::int32_t>& ids) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
-  void merge_word(std::vector<std::int32_t>& symbols) const;
 
   BpeSpec spec_;
-  std::vector<Token> tokens_;                        ///< by id
-  std::vector<std::int32_t> byte_ids_;               ///< of each byte; -1: no token
-  std::unordered_map<std::uint64_t, Merge> merges_;  ///< by both ids
+  std::vector<Token> tokens_;           ///< by id
+  std::vector<std::int32_t> byte_ids_;  ///< of each byte; -1: no token
+  MergeTable merges_;
   AddedTokens raw_added_, normalized_added_;
 };
 

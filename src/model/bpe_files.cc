@@ -29,25 +29,22 @@ std::pair<std::string, std::string> read_merge(const JsonFields& fields, const J
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-void read_merges(const JsonFields& fields, const char* name, BpeSpec& spec) {
+using Merges = std::vector<std::pair<std::string, std::string>>;
+
+void read_merges(const JsonFields& fields, const char* name, Merges& result) {
   const Json& merges = fields.array(name);
-  spec.merges.reserve(merges.size());
-  for (const Json& merge : merges) spec.merges.push_back(read_merge(fields, merge));
+  result.reserve(merges.size());
+  for (const Json& merge : merges) result.push_back(read_merge(fields, merge));
 }
 
 void read_model(const JsonFields& fields, BpeSpec& spec) {
   if (fields.string("type", "BPE") != "BPE") fields.refuse("type", "\"BPE\"");
-  if (fields.has("dropout") && fields.number("dropout", 0, 1, 0) != 0)
-    fields.refuse("dropout", "null");
-  require_empty(fields, "continuing_subword_prefix");
-  require_empty(fields, "end_of_word_suffix");
   if (fields.boolean("byte_fallback", false)) fields.refuse("byte_fallback", "false");
   spec.unk_token = fields.string("unk_token", "");
   if (!spec.unk_token.empty() && fields.boolean("fuse_unk", false))
     fields.refuse("fuse_unk", "false");
   spec.ignore_merges = fields.boolean("ignore_merges", false);
-  spec.vocab = read_vocabulary(fields);
-  read_merges(fields, "merges", spec);
+  read_bpe_model(fields, spec.vocab, spec.merges);
 }
 
 /// Isolated matches of one of the known patterns.
@@ -119,6 +116,26 @@ BpeSplit split_of_gguf(const JsonFields& metadata) {
 
 }  // namespace
 
+void read_bpe_model(const JsonFields& fields, Vocabulary& vocab, Merges& merges) {
+  if (fields.has("dropout") && fields.number("dropout", 0, 1, 0) != 0)
+    fields.refuse("dropout", "null");
+  require_empty(fields, "continuing_subword_prefix");
+  require_empty(fields, "end_of_word_suffix");
+  vocab = read_vocabulary(fields);
+  read_merges(fields, "merges", merges);
+}
+
+bool is_byte_level(const JsonFields& root) {
+  if (root.object("model").string("type", "BPE") != "BPE" || !root.has("pre_tokenizer"))
+    return false;
+  const JsonFields fields = root.object("pre_tokenizer");
+  const std::string type = fields.string("type");
+  if (type != "Sequence") return type == "ByteLevel";
+  return std::ranges::any_of(fields.array("pretokenizers"), [&](const Json& step) {
+    return JsonFields(step, fields.where()).string("type") == "ByteLevel";
+  });
+}
+
 BpeSpec parse_bpe_json(std::string_view text, const std::string& file) {
   return read_bpe_json(parse_json(text, file), file);
 }
@@ -137,12 +154,6 @@ BpeSpec read_bpe_json(const Json& json, const std::string& file) {
   if (root.has("post_processor")) read_post_processor(root.object("post_processor"), spec);
   require_type(root.object("decoder"), "ByteLevel");
   return spec;
-}
-
-BpeSpec load_bpe(const std::string& folder) {
-  const std::string path = folder + "/tokenizer.json";
-  STOF_CHECK(file_exists(path), kNotFound, "{}: expected tokenizer.json in this folder", folder);
-  return parse_bpe_json(read_text_file(path, kMaxTokenizerBytes), path);
 }
 
 BpeSpec read_gguf_bpe(const JsonFields& metadata) {
@@ -180,7 +191,7 @@ BpeSpec read_gguf_bpe(const JsonFields& metadata) {
     added.special = types[i] == kControl;
     spec.added.push_back(std::move(added));
   }
-  read_merges(metadata, "tokenizer.ggml.merges", spec);
+  read_merges(metadata, "tokenizer.ggml.merges", spec.merges);
   const bool is_llama3 = spec.split == BpeSplit::kLlama3;
   if (metadata.boolean("tokenizer.ggml.add_bos_token", is_llama3))
     spec.frame.before = {

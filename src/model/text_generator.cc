@@ -8,7 +8,6 @@
 #include "backend/cpu/thread_scope.h"
 #include "core/check.h"
 #include "core/file.h"
-#include "model/bpe.h"
 #include "model/chat_template.h"
 #include "model/decoder.h"
 #include "model/decoder_fields.h"
@@ -17,7 +16,7 @@
 #include "model/llama_model.h"
 #include "model/sampler.h"
 #include "model/stop_strings.h"
-#include "model/utf8_stream.h"
+#include "model/subword.h"
 
 namespace stof {
 namespace {
@@ -83,14 +82,14 @@ std::string_view to_string(StopReason reason) {
 struct TextGenerator::Impl {
   std::string path;
   std::string chat_template;
-  model::Bpe tokenizer;
+  std::unique_ptr<const model::SubwordTokenizer> tokenizer;
   model::Decoder decoder;
 
-  Impl(std::string where, std::string chat, model::Bpe bpe,
+  Impl(std::string where, std::string chat, std::unique_ptr<const model::SubwordTokenizer> subword,
        std::unique_ptr<const model::DecoderModel> model, const LoadOptions& options)
       : path(std::move(where)),
         chat_template(std::move(chat)),
-        tokenizer(std::move(bpe)),
+        tokenizer(std::move(subword)),
         decoder(std::move(model), options) {}
 
   const model::DecoderFacts& facts() const { return decoder.facts(); }
@@ -126,12 +125,12 @@ TextGenerator TextGenerator::load(const std::string& given, const LoadOptions& o
   Checkpoint checkpoint = Checkpoint::open(path);
   const GgufFile* gguf = checkpoint.gguf();
   std::unique_ptr<const model::DecoderModel> model;
-  model::BpeSpec spec;
+  std::unique_ptr<const model::SubwordTokenizer> tokenizer;
   std::string chat_template;
   if (gguf != nullptr) {
     const model::Json settings = model::gguf_settings(*gguf);
     const model::JsonFields fields(settings, path);
-    spec = model::read_gguf_bpe(fields);
+    tokenizer = model::read_gguf_subword(fields);
     chat_template = fields.string("tokenizer.chat_template", "");
     model = model::make_llama_model(std::move(checkpoint),
                                     model::read_gguf_llama_config(settings, path));
@@ -139,14 +138,13 @@ TextGenerator TextGenerator::load(const std::string& given, const LoadOptions& o
     STOF_CHECK(is_folder(path), kInvalidArgument,
                "{}: expected a folder with config.json, or a .gguf file", path);
     model = read_model(path, std::move(checkpoint));
-    spec = model::load_bpe(path);
+    tokenizer = model::load_subword(path);
     chat_template = read_chat_template(path);
   }
   const model::DecoderFacts& facts = model->facts();
-  model::Bpe tokenizer(std::move(spec), path + (gguf != nullptr ? "" : "/tokenizer.json"));
-  STOF_CHECK(tokenizer.num_ids() <= facts.vocab_size, kCorrupt,
+  STOF_CHECK(tokenizer->num_ids() <= facts.vocab_size, kCorrupt,
              "{}: expected token ids below the model's vocabulary size, {}, got {}", path,
-             facts.vocab_size, tokenizer.num_ids() - 1);
+             facts.vocab_size, tokenizer->num_ids() - 1);
   for (const std::int32_t id : facts.end_tokens)
     STOF_CHECK(id < facts.vocab_size, kCorrupt, "{}: eos_token_id: expected an id below {}, got {}",
                path, facts.vocab_size, id);
@@ -165,7 +163,7 @@ std::string TextGenerator::place() const { return impl_->decoder.place(); }
 std::string TextGenerator::place_note() const { return impl_->decoder.place_note(); }
 
 std::vector<std::int32_t> TextGenerator::tokenize(const std::string& text) const {
-  return impl_->tokenizer.encode(text);
+  return impl_->tokenizer->encode(text);
 }
 
 std::string TextGenerator::chat_prompt(const std::vector<ChatMessage>& messages) const {
@@ -173,7 +171,7 @@ std::string TextGenerator::chat_prompt(const std::vector<ChatMessage>& messages)
 }
 
 std::string TextGenerator::detokenize(const std::vector<std::int32_t>& ids) const {
-  return impl_->tokenizer.decode(ids);
+  return impl_->tokenizer->decode(ids);
 }
 
 Tensor TextGenerator::logits(const std::vector<std::int32_t>& ids,
@@ -199,11 +197,12 @@ namespace {
 /// A text that is being written.
 class Writer {
  public:
-  Writer(const model::Bpe& tokenizer, const GenerateOptions& options)
+  Writer(const model::SubwordTokenizer& tokenizer, const GenerateOptions& options)
       : tokenizer_(tokenizer),
         options_(options),
         sampler_({options.temperature, options.top_k, options.top_p, options.seed}),
-        stop_(options.stop) {}
+        stop_(options.stop),
+        stream_(tokenizer, /*begins_text=*/false) {}
 
   /// The token that follows by `logits`; `last`: the model has no position after it. Returns
   /// whether the text goes on.
@@ -213,8 +212,7 @@ class Writer {
     if (std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end())
       return end(StopReason::kEndToken);
     // A model may have more logits than its tokenizer has tokens.
-    if (id < tokenizer_.num_ids() && !tokenizer_.is_special(id))
-      emit(stop_.push(stream_.push(tokenizer_.bytes(id))));
+    if (tokenizer_.contains(id)) emit(stop_.push(stream_.push(id)));
     if (stop_.stopped()) return end(StopReason::kStopString);
     if (static_cast<std::int64_t>(result.ids.size()) == options_.max_tokens)
       return end(StopReason::kMaxTokens);
@@ -235,11 +233,11 @@ class Writer {
     if (options_.on_text && !text.empty()) options_.on_text(text);
   }
 
-  const model::Bpe& tokenizer_;
+  const model::SubwordTokenizer& tokenizer_;
   const GenerateOptions& options_;
   model::Sampler sampler_;
   model::StopStrings stop_;
-  model::Utf8Stream stream_;
+  model::TokenStream stream_;
 };
 
 }  // namespace
@@ -251,13 +249,13 @@ std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::
   const std::size_t count = prompts.size();
   std::vector<std::unique_ptr<Writer>> writers;
   for (std::size_t i = 0; i < count; ++i)
-    writers.push_back(std::make_unique<Writer>(tokenizer, options));
+    writers.push_back(std::make_unique<Writer>(*tokenizer, options));
 
   const auto prefill_start = Clock::now();
   std::vector<std::vector<std::int32_t>> ids;
   std::int64_t most = 0;  // tokens of a sequence
   for (std::size_t i = 0; i < count; ++i) {
-    ids.push_back(tokenizer.encode(prompts[i]));
+    ids.push_back(tokenizer->encode(prompts[i]));
     const auto tokens = static_cast<std::int64_t>(ids[i].size());
     const std::string name = count == 1 ? "prompt" : fmt::format("prompt {}", i);
     STOF_CHECK(tokens > 0, kInvalidArgument, "{}: expected at least one token, got none", name);

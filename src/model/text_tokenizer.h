@@ -1,13 +1,15 @@
 #pragma once
-// The tokenizer of an encoder: WordPiece or byte-level BPE, whichever the checkpoint's files have.
+// The tokenizer of an encoder: WordPiece, byte-level BPE or SentencePiece's models, whichever the
+// checkpoint's files have.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "model/bpe.h"
+#include "model/subword.h"
 #include "model/wordpiece.h"
 
 namespace stof::model {
@@ -15,8 +17,8 @@ namespace stof::model {
 /// Immutable; safe from several threads.
 class TextTokenizer {
  public:
-  /// Reads tokenizer.json or vocab.txt, and tokenizer_config.json beside it. Throws what the
-  /// loaders of both kinds do.
+  /// Reads tokenizer.json, SentencePiece's file or vocab.txt, and tokenizer_config.json beside it.
+  /// Throws what the loaders of these kinds do.
   static TextTokenizer load(const std::string& folder);
 
   /// As WordPiece::encode(): ids with the special tokens around them, cut to max_tokens (0 = no
@@ -38,10 +40,10 @@ class TextTokenizer {
   std::int64_t num_special() const;
 
  private:
-  TextTokenizer(std::variant<WordPiece, Bpe> kind, std::int64_t max_tokens,
-                const std::string& folder);
+  using Kind = std::variant<WordPiece, std::unique_ptr<const SubwordTokenizer>>;
+  TextTokenizer(Kind kind, std::int64_t max_tokens, const std::string& folder);
 
-  std::variant<WordPiece, Bpe> kind_;
+  Kind kind_;
   std::int64_t max_tokens_;
   std::int32_t mask_id_ = -1;
 };

@@ -9,7 +9,8 @@ torch.compile(mode="max-autotune") with SDPA and the mask, and with FlexAttentio
 order that turns; a burst is a pause, three replays to warm up and REPLAYS timed ones; the figure is the median over all
 rounds. The card's clock follows its temperature and power, so only figures of one run may be compared.
 Writes one JSON line a measurement (and the compile time of the peers); what the budget leaves no time for is named.
-memory_mib is what stof's process took for the model and its largest shape so far, and what torch held for this cell.
+From ATEN_ROWS rows on max-autotune is told to take cuBLAS: its Triton templates lose there (by 18 % and more in every
+product of ViT at 25216 rows), and trying them takes a minute a shape. memory_mib is what stof's process took for the model and its largest shape so far, and what torch held for this cell.
 """
 
 import argparse
@@ -25,10 +26,12 @@ import tempfile
 import time
 
 import torch
+import torch._inductor.config
 import torch.nn.functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 PEERS = ("compile_sdpa_mask", "compile_flex", "compile_sdpa")
+ATEN_ROWS = 4096
 ROUNDS, REPLAYS, PAUSE_S = 5, 7, 0.1
 DEVICE = "cuda"
 TOLERANCE = 3e-2  # relative error of the whole output in bfloat16, up to 24 layers deep
@@ -283,6 +286,8 @@ class Cell:
         torch.cuda.reset_peak_memory_stats()
         model = Stack(self.sizes, self.weights).to(DEVICE).eval()
         rotation = rotation_of(self.weights, self.seq, torch.bfloat16)
+        backends = "ATEN" if self.batch * self.seq >= ATEN_ROWS else "ATEN,TRITON"
+        torch._inductor.config.max_autotune_gemm_backends = backends
         compiled = torch.compile(model, mode="max-autotune", dynamic=False)
         begun = time.monotonic()
 

@@ -22,7 +22,7 @@ PUBLIC_HEADERS = {
     "tensor.h": "tensor", "npy.h": "tensor", "safetensors.h": "tensor", "checkpoint.h": "tensor",
     "gguf.h": "tensor",
     "expression.h": "expr",
-    "mask.h": "mask", "block_mask.h": "mask", "mask_draw.h": "mask",
+    "mask.h": "mask", "block_mask.h": "mask", "mask_draw.h": "mask", "prune.h": "mask",
     "mask_plan.h": "plan",
     "attention.h": "backend/cpu",
     "system_info.h": "backend/cpu",

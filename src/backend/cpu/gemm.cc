@@ -39,6 +39,20 @@ const dnnl::engine& engine() {
 
 bool reads_operand(PostOp op) { return op == PostOp::kAdd || op == PostOp::kMultiply; }
 
+/// Values from which on threads share a pass over them.
+constexpr std::int64_t kSharedValues = 1 << 15;
+
+/// y = y + operand, or y * operand.
+void combine(PostOp op, float* y, const float* operand, std::int64_t count) {
+  if (op == PostOp::kAdd) {
+#pragma omp parallel for simd schedule(static) if (count >= kSharedValues)
+    for (std::int64_t i = 0; i < count; ++i) y[i] += operand[i];
+  } else {
+#pragma omp parallel for simd schedule(static) if (count >= kSharedValues)
+    for (std::int64_t i = 0; i < count; ++i) y[i] *= operand[i];
+  }
+}
+
 dnnl::primitive_attr make_attributes(const std::vector<PostOp>& post_ops, std::int64_t rows,
                                      std::int64_t out) {
   dnnl::post_ops ops;
@@ -146,7 +160,10 @@ std::int64_t PackedWeight::out_features() const { return impl_->out; }
 
 struct Linear::Impl {
   std::shared_ptr<const PackedWeight> weight;
-  std::vector<PostOp> post_ops;
+  std::vector<PostOp> post_ops;  ///< of oneDNN's primitive
+  /// Done after it, each with an operand: oneDNN 2.6 multiplies more than one row by its reference
+  /// loops, a thousand times slower, where AVX-512 is there and a post-op reads a tensor.
+  std::vector<PostOp> last_ops;
   Tensor bias;  ///< empty: none
 
   std::mutex mutex;
@@ -182,6 +199,11 @@ Linear::Linear(std::shared_ptr<const PackedWeight> weight, const TensorView& bia
       kInvalidArgument, "bias: expected a contiguous float32[{}], got {}", out, bias.describe());
   impl_->weight = std::move(weight);
   impl_->post_ops = std::move(post_ops);
+  std::vector<PostOp>& fused = impl_->post_ops;
+  while (!fused.empty() && reads_operand(fused.back())) {
+    impl_->last_ops.insert(impl_->last_ops.begin(), fused.back());
+    fused.pop_back();
+  }
   if (bias.defined()) impl_->bias = Tensor::copy_of(bias);
 }
 
@@ -196,8 +218,9 @@ std::int64_t Linear::out_features() const { return impl_->packed().out; }
 
 void Linear::run(const float* x, std::int64_t rows, float* y,
                  std::span<const float* const> operands) const {
-  const auto wanted = static_cast<std::size_t>(
+  const auto fused = static_cast<std::size_t>(
       std::count_if(impl_->post_ops.begin(), impl_->post_ops.end(), reads_operand));
+  const std::size_t wanted = fused + impl_->last_ops.size();
   STOF_CHECK(operands.size() == wanted, kInvalidArgument,
              "operands: expected one for each of {} post-ops that read one, got {}", wanted,
              operands.size());
@@ -227,6 +250,8 @@ void Linear::run(const float* x, std::int64_t rows, float* y,
   } catch (const dnnl::error& error) {
     rethrow(error, rows);
   }
+  for (std::size_t i = 0; i < impl_->last_ops.size(); ++i)
+    combine(impl_->last_ops[i], y, operands[fused + i], rows * out_features());
 }
 
 }  // namespace stof::cpu

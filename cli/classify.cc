@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "mask_source.h"
 #include "output.h"
 #include "progress.h"
 #include "stof/image_classifier.h"
@@ -18,7 +19,7 @@ void classify_images(const ClassifyArguments& arguments, const Program& program)
   options.count = arguments.count;
   options.batch = arguments.batch;
   options.num_threads = arguments.threads;
-  options.mask = mask::parse(arguments.mask);
+  options.mask = load_mask_set(arguments.mask);
   const ImageClassifier classifier = ImageClassifier::load(arguments.model);
   ProgressBar bar("classifying", static_cast<std::int64_t>(arguments.images.size()), program.quiet);
   options.progress = [&bar](std::int64_t done, std::int64_t) { bar.update(done); };

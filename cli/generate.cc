@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "mask_source.h"
 #include "model_folder.h"
 #include "output.h"
 #include "stof/text_generator.h"
@@ -29,7 +30,7 @@ void generate_text(const GenerateArguments& arguments, const Program& program) {
   options.top_p = arguments.top_p;
   options.seed = arguments.seed;
   options.stop = arguments.stop;
-  options.mask = mask::parse(arguments.mask);
+  options.mask = load_mask_set(arguments.mask);
   options.num_threads = arguments.threads;
   STOF_CHECK(is_folder(arguments.model) || file_exists(arguments.model), kNotFound,
              "--model: {}: no such folder or file{}", arguments.model,

@@ -22,7 +22,7 @@ struct ConvertOptions {
 
 /// The mask as an expression; a stored block mask becomes an array first.
 mask::Mask expression_of(const MaskArguments& arguments) {
-  if (!arguments.source.ends_with(".safetensors")) return load_mask_expression(arguments.source);
+  if (!arguments.source.ends_with(".safetensors")) return load_mask_expression(arguments);
   const Tensor array = to_dense(load_mask_source(arguments));
   return mask::dense(array.view());
 }

@@ -42,7 +42,23 @@ std::string trimmed(const std::string& text) {
              : text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-mask::Mask read_expression(const std::string& source, Tensor* array) {
+mask::Mask mask_of_layer(const mask::MaskSet& set, const MaskArguments& arguments) {
+  if (set.uniform()) {
+    STOF_CHECK(arguments.layer < 0, kInvalidArgument,
+               "--layer: expected none, as {} has one mask for all layers, got {}",
+               arguments.source, arguments.layer);
+    return set.otherwise();
+  }
+  STOF_CHECK(arguments.layer >= 0, kInvalidArgument,
+             "{}: has masks of layers and heads; say with --layer which layer's to look at",
+             arguments.source);
+  const std::int64_t heads =
+      std::max<std::int64_t>({arguments.num_heads, set.num_heads_named(), 1});
+  set.check(std::max(arguments.layer + 1, set.num_layers_named()), heads, "batch entries");
+  return set.of_layer(arguments.layer, heads);
+}
+
+mask::Mask read_text_or_array(const std::string& source, Tensor* array) {
   if (source.ends_with(".npy")) {
     Tensor loaded = load_npy(source);
     const TensorView view = std::as_const(loaded).view();
@@ -50,14 +66,26 @@ mask::Mask read_expression(const std::string& source, Tensor* array) {
     *array = std::move(loaded);
     return result;
   }
-  if (source.ends_with(".json"))
-    return naming_file(source,
-                       [&] { return mask::from_json(read_text_file(source, kMaxTextBytes)); });
   if (source.ends_with(".txt"))
     return naming_file(source, [&] {
       return mask::parse(trimmed(read_text_file(source, kMaxTextBytes)), folder_of(source));
     });
   return mask::parse(source);
+}
+
+mask::Mask read_expression(const MaskArguments& arguments, Tensor* array) {
+  const bool may_be_set = arguments.source.ends_with(".json");
+  STOF_CHECK(may_be_set || arguments.layer < 0, kInvalidArgument,
+             "--layer: expected a .json file with masks of layers and heads, got {}",
+             arguments.source);
+  return may_be_set ? mask_of_layer(mask::MaskSet::load(arguments.source), arguments)
+                    : read_text_or_array(arguments.source, array);
+}
+
+void require_no_block_mask(const std::string& source) {
+  STOF_CHECK(!source.ends_with(".safetensors"), kInvalidArgument,
+             "{}: expected an expression or a .txt, .json or .npy file, got a stored block mask",
+             source);
 }
 
 mask::ScoreShape shape_of(const MaskArguments& arguments, const mask::Mask& expression,
@@ -133,6 +161,10 @@ void add_mask_arguments(CLI::App& command, MaskArguments& arguments) {
       .add_option("MASK", arguments.source,
                   "Mask expression, or a .txt, .json, .npy (bool) or .safetensors (block) file")
       ->required();
+  command
+      .add_option("--layer", arguments.layer,
+                  "Whose mask to look at, where a .json file has masks of layers and heads")
+      ->transform(whole_number(0, (1 << 20) - 1));
   command.add_option("--seq", arguments.seq, "Queries, and keys unless --seq-kv says otherwise")
       ->transform(whole_number(1, kMaxSequence));
   command.add_option("--seq-kv", arguments.seq_kv, "Keys")
@@ -169,19 +201,24 @@ MaskSource load_mask_source(const MaskArguments& arguments) {
     return source;
   }
   Tensor array;
-  const mask::Mask expression = read_expression(arguments.source, &array);
+  const mask::Mask expression = read_expression(arguments, &array);
   source.shape = shape_of(arguments, expression, array);
   source.expression = expression.bind(source.shape, source.alignment);
   source.title = arguments.source.ends_with(".npy") ? arguments.source : expression.describe();
   return source;
 }
 
-mask::Mask load_mask_expression(const std::string& source) {
-  STOF_CHECK(!source.ends_with(".safetensors"), kInvalidArgument,
-             "{}: expected an expression or a .txt, .json or .npy file, got a stored block mask",
-             source);
+mask::Mask load_mask_expression(const MaskArguments& arguments) {
+  require_no_block_mask(arguments.source);
   Tensor array;
-  return read_expression(source, &array);
+  return read_expression(arguments, &array);
+}
+
+mask::MaskSet load_mask_set(const std::string& source) {
+  require_no_block_mask(source);
+  if (source.ends_with(".json")) return mask::MaskSet::load(source);
+  Tensor array;
+  return read_text_or_array(source, &array);
 }
 
 mask::BlockMask to_block_mask(const MaskSource& source) {

@@ -9,6 +9,7 @@
 
 #include "stof/block_mask.h"
 #include "stof/mask.h"
+#include "stof/mask_set.h"
 
 namespace CLI {
 class App;
@@ -23,6 +24,7 @@ struct MaskArguments {
   std::int64_t seq_kv = 0;     ///< 0 = seq
   std::int64_t num_heads = 0;  ///< 0 = as many as the mask tells apart
   std::int64_t batch = 0;
+  std::int64_t layer = -1;  ///< of a set of masks; -1 = not given
   std::string alignment = "top_left";
 };
 
@@ -47,7 +49,11 @@ struct MaskSource {
 MaskSource load_mask_source(const MaskArguments& arguments);
 
 /// The expression alone, not bound; for commands that take no shape. A block mask has none.
-mask::Mask load_mask_expression(const std::string& source);
+mask::Mask load_mask_expression(const MaskArguments& arguments);
+
+/// What --mask of a command that runs a model says: an expression, a .txt or .npy file, or a .json
+/// file with a mask or with masks of layers and heads.
+mask::MaskSet load_mask_set(const std::string& source);
 
 /// The block form, built where it was not loaded.
 mask::BlockMask to_block_mask(const MaskSource& source);

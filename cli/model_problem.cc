@@ -115,7 +115,12 @@ tune::TuningProblem load_problem(const ModelArguments& arguments) {
   STOF_CHECK(shape.seq <= max_positions, kInvalidArgument,
              "--shape: the model has {} positions, got sequences of {} tokens", max_positions,
              shape.seq);
-  problem.batch.mask = mask::parse(arguments.mask);
+  const mask::MaskSet set = load_mask_set(arguments.mask);
+  STOF_CHECK(set.uniform(), kUnsupported,
+             "--mask: {}: expected one mask for all layers, got masks of layers and heads; such "
+             "models are run, but neither tuned nor explained",
+             arguments.mask);
+  problem.batch.mask = set.otherwise();
   for (std::int64_t i = 0; i <= shape.batch; ++i) problem.batch.offsets.push_back(i * shape.seq);
   // What a session adds to have few shapes.
   const std::int64_t wanted =

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "core/check.h"
 #include "generate.h"
+#include "mask_source.h"
 #include "model/sentence_config.h"
 #include "model_folder.h"
 #include "options.h"
@@ -64,7 +65,7 @@ void continue_prompt(RunOptions& options, const CLI::App& command, const Program
 
 EncodeOptions encode_options(const RunOptions& options) {
   EncodeOptions encode;
-  encode.mask = mask::parse(options.mask);
+  encode.mask = load_mask_set(options.mask);
   encode.max_tokens = options.max_tokens;
   encode.batch = options.batch;
   encode.num_threads = options.threads;
@@ -213,7 +214,10 @@ void add_run_command(CLI::App& app, const Program& program) {
       ->check(one_of({"embed", "tokens", "fill-mask", "classify"}))
       ->capture_default_str();
   run_command
-      .add_option("--mask", options->mask, "Mask expression; stof mask list shows the words")
+      .add_option(
+          "--mask", options->mask,
+          "Mask expression (stof mask list shows the words), or a .txt, .npy or .json file; the "
+          "latter may give layers and heads masks of their own")
       ->capture_default_str();
   add_place_arguments(run_command, options->place);
   run_command

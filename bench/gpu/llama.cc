@@ -208,17 +208,17 @@ void write_text(std::FILE* json) {
     prompt.push_back(static_cast<std::int32_t>(i * 37 % 128000));
   double prefill = 0, step = 0;
   for (int round = 0; round < 2; ++round) {  // the first compiles
-    auto sequence = decoder.start(1, kPrompt + kSteps + kWarm);
+    auto sequence = decoder.start({.tokens = kPrompt + kSteps + kWarm});
     auto start = Clock::now();
     Tensor logits;
     for (std::size_t at = 0; at < kPrompt; at += kChunk)
-      logits = sequence->forward({{0, std::span(prompt).subspan(at, kChunk)}}, mask::all(), timing);
+      logits = sequence->forward({{0, std::span(prompt).subspan(at, kChunk)}}, timing);
     prefill = ms_since(start);
     for (int i = 0; i < kSteps + kWarm; ++i) {
       if (i == kWarm) start = Clock::now();
       const auto row = logits.as<float>();
       const auto id = static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin());
-      logits = sequence->forward({{0, {&id, 1}}}, mask::all(), timing);
+      logits = sequence->forward({{0, {&id, 1}}}, timing);
     }
     step = ms_since(start) / kSteps;
   }

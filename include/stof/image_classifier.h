@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "stof/mask.h"
+#include "stof/mask_set.h"
 #include "stof/tensor.h"
 
 namespace stof {
@@ -20,8 +20,9 @@ struct ImageLabel {
 
 struct ClassifyOptions {
   std::int64_t count = 5;  ///< labels of each image, likeliest first
-  /// Of attention: token 0 is the class token, the patches follow row by row.
-  mask::Mask mask;
+  /// Of attention: token 0 is the class token, the patches follow row by row. Layers and heads may
+  /// have masks of their own.
+  mask::MaskSet mask;
   std::int64_t batch = 8;  ///< images per forward pass
   int num_threads = 0;     ///< 0 = all
   /// Called after each batch with (images done, images in all).

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "stof/load_options.h"
-#include "stof/mask.h"
+#include "stof/mask_set.h"
 #include "stof/tensor.h"
 
 namespace stof {
@@ -22,9 +22,9 @@ struct EncodedText {
 };
 
 struct EncodeOptions {
-  /// Combined by & with the model's own (each text sees only itself). Sequence lengths are those
-  /// of the tokenized text.
-  mask::Mask mask;
+  /// Combined by & with the model's own (each text sees only itself); layers and heads may have
+  /// masks of their own. Sequence lengths are those of the tokenized text.
+  mask::MaskSet mask;
   std::int64_t max_tokens = 0;  ///< 0 = the checkpoint's own limit; longer texts are cut
   std::int64_t batch = 32;      ///< texts per forward pass, packed without padding
   int num_threads = 0;          ///< 0 = all

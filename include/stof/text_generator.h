@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "stof/load_options.h"
-#include "stof/mask.h"
+#include "stof/mask_set.h"
 #include "stof/tensor.h"
 
 namespace stof {
@@ -22,8 +22,8 @@ struct GenerateOptions {
   std::uint64_t seed = 0;         ///< of the random choices
   std::vector<std::string> stop;  ///< the text ends before the first of these
   /// Combined by & with the model's own (causal, and its window where it has one), in positions of
-  /// prompt and answer together.
-  mask::Mask mask;
+  /// prompt and answer together. Layers and heads may have masks of their own.
+  mask::MaskSet mask;
   std::int64_t prefill_chunk = 512;  ///< tokens of the prompt that are read at once
   int num_threads = 0;               ///< 0 = all
   /// Called with each piece of text as soon as it is certain; together they are the whole.

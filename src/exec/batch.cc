@@ -77,6 +77,17 @@ ExecutionPlan make_plan(Graph graph, const SessionOptions& options,
   return ExecutionPlan(std::move(shared), std::move(scheme), std::move(segments), options.plan);
 }
 
+void Batch::for_each_mask(const std::function<void(int)>& plan) const {
+  for (int i = 0; i < num_masks(); ++i) {
+    try {
+      plan(i);
+    } catch (const Error& error) {
+      if (static_cast<std::size_t>(i) >= mask_names.size()) throw;
+      throw Error(error.code(), mask_names[static_cast<std::size_t>(i)] + ": " + error.what());
+    }
+  }
+}
+
 void check_weights(const Graph& graph, const WeightViews& weights) {
   for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kWeight)) {
     const graph::Value& value = graph.value(id);
@@ -191,7 +202,12 @@ void check_batch(const Graph& graph, const Batch& batch) {
              kInvalidArgument,
              "batch: expected offsets of sequences, ascending from 0 to the number of rows");
   const int masks = graph.num_masks();
-  const auto got = static_cast<int>(batch.more_masks.size()) + 1;
+  const int got =
+      batch.mask_places.empty() ? batch.num_masks() : static_cast<int>(batch.mask_places.size());
+  for (const int place : batch.mask_places)
+    STOF_CHECK(place >= 0 && place < batch.num_masks(), kInvalidArgument,
+               "batch: mask_places: expected places below {}, as many as there are masks, got {}",
+               batch.num_masks(), place);
   STOF_CHECK(got == std::max(masks, 1), kInvalidArgument,
              "batch: expected {} masks, as many as attention of the graph is under, got {}",
              std::max(masks, 1), got);

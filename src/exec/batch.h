@@ -27,13 +27,24 @@ struct Batch {
   /// Of graphs whose attention reads caches: where the sequences' keys are. Their "slots" are
   /// cache.slots(offsets).
   graph::CachePages cache = {};
-  /// Of attention operators under mask 1, 2, ... (Attributes::mask).
+  /// Further masks, of attention operators under mask 1, 2, ... (Attributes::mask).
   std::vector<mask::Mask> more_masks = {};
+  /// Where operators under several masks share one: which of these masks operators under mask 0,
+  /// 1, ... are under. Empty: each under its own.
+  std::vector<int> mask_places = {};
+  std::vector<std::string> mask_names = {};  ///< of these masks, for messages; may be empty
 
-  /// That of operators under mask `index`, which check_batch() found there.
+  int num_masks() const { return static_cast<int>(more_masks.size()) + 1; }
+  /// One of num_masks().
   const mask::Mask& mask_of(int index) const {
     return index == 0 ? mask : more_masks[static_cast<std::size_t>(index) - 1];
   }
+  /// Which of them operators under mask `index` are under, which check_batch() found there.
+  int mask_place(int index) const {
+    return mask_places.empty() ? index : mask_places[static_cast<std::size_t>(index)];
+  }
+  /// Calls plan(i) for each of num_masks(); what it throws begins with the mask's name.
+  void for_each_mask(const std::function<void(int)>& plan) const;
   std::int64_t rows() const { return offsets.empty() ? 0 : offsets.back(); }
 };
 
@@ -113,10 +124,11 @@ class PickedRows {
 std::set<graph::ValueId> slot_inputs(const graph::Graph& graph);
 
 /// Throws InvalidArgument naming an input of the graph that the batch lacks, or whose dtype, shape
-/// or strides do not fit, or offsets that do not ascend from 0, or a number of masks other than the
-/// graph's where it has attention under several, or ids that pick rows past the batch's, or a slot
-/// past its cache or of two rows; of attention over caches what CachePages::validate() does, or a
-/// row that is stored elsewhere than its sequence's keys are read.
+/// or strides do not fit, or offsets that do not ascend from 0, or a number of masks (or of their
+/// places) other than the graph's where it has attention under several, or ids that pick rows past
+/// the batch's, or a slot past its cache or of two rows; of attention over caches what
+/// CachePages::validate() does, or a row that is stored elsewhere than its sequence's keys are
+/// read.
 void check_batch(const graph::Graph& graph, const Batch& batch);
 
 }  // namespace stof::exec

@@ -154,11 +154,14 @@ Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
   if (const std::optional<AttentionProblem> problem = attention_problem(graph)) {
     const bool cached = attends_to_caches(graph);
     const std::vector<std::int64_t> keys = cached ? batch.cache.key_offsets() : batch.offsets;
-    for (int i = 0; i < graph.num_masks(); ++i) {
+    std::vector<const VarlenPlan*> of_masks;
+    batch.for_each_mask([&](int i) {
       plans.push_back(plan_varlen_attention(*problem, batch.mask_of(i), batch.offsets, keys));
-      prepared->attention[static_cast<std::size_t>(i)] = {&plans.back(),
-                                                          cached ? &batch.cache : nullptr};
-    }
+      of_masks.push_back(&plans.back());
+    });
+    for (int i = 0; i < graph.num_masks(); ++i)
+      prepared->attention[static_cast<std::size_t>(i)] = {
+          of_masks[static_cast<std::size_t>(batch.mask_place(i))], cached ? &batch.cache : nullptr};
   }
   spent.plan += seconds_since(start);
 

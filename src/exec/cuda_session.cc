@@ -61,12 +61,20 @@ std::string key_of(const Batch& batch, const std::vector<cuda::AttentionSlot>& c
   for (const cuda::AttentionSlot& slot : cached)
     key += fmt::format("{} ", slot.cached != nullptr ? static_cast<const void*>(slot.cached)
                                                      : static_cast<const void*>(slot.span));
-  if (!cached.empty()) return key;
   Hasher hasher;
+  for (const int place : batch.mask_places) hasher.add(std::int64_t{place});
+  if (!cached.empty()) return key + hasher.finish().hex();
   for (const std::int64_t offset : batch.offsets) hasher.add(offset);
   hasher.add(batch.mask.fingerprint());
   for (const mask::Mask& mask : batch.more_masks) hasher.add(mask.fingerprint());
   return hasher.finish().hex();
+}
+
+/// By mask of the batch to by mask of the graph, in place: runners have the slots' addresses.
+void place(const std::vector<cuda::AttentionSlot>& slots, const Batch& batch,
+           std::vector<cuda::AttentionSlot>& to) {
+  for (std::size_t i = 0; i < to.size(); ++i)
+    to[i] = slots[static_cast<std::size_t>(batch.mask_place(static_cast<int>(i)))];
 }
 
 }  // namespace
@@ -298,20 +306,21 @@ void CudaSession::prepare(std::int64_t rows) {
 }
 
 CudaSession::Slots CudaSession::packed(const Prepared& prepared, const Batch& batch) {
-  const std::size_t num_masks = prepared.slots.size();
+  if (!prepared.problem) return {};
+  const auto num_masks = static_cast<std::size_t>(batch.num_masks());
   std::size_t missing = 0;
-  for (std::size_t i = 0; i < num_masks; ++i)
-    missing += !attention_.contains(batch.mask_of(static_cast<int>(i)).fingerprint().hex());
+  for (int i = 0; i < batch.num_masks(); ++i)
+    missing += !attention_.contains(batch.mask_of(i).fingerprint().hex());
   if (missing > 0 && attention_.size() + missing > std::max(kMaxMasks, num_masks))
     attention_.clear();
   Slots slots;
-  for (std::size_t i = 0; i < num_masks; ++i) {
-    const mask::Mask& mask = batch.mask_of(static_cast<int>(i));
+  batch.for_each_mask([&](int i) {
+    const mask::Mask& mask = batch.mask_of(i);
     const auto [found, is_new] =
         attention_.try_emplace(mask.fingerprint().hex(), *prepared.problem, mask, device_);
     found->second.prepare(batch.offsets, stream_.handle());
     slots.push_back({&found->second, batch.rows(), nullptr, nullptr});
-  }
+  });
   return slots;
 }
 
@@ -325,8 +334,8 @@ CudaSession::Slots CudaSession::cached(const Prepared& prepared, const Batch& ba
   if (!cached_attention_) cached_attention_.emplace(*prepared.problem, device_);
   spans_.clear();
   Slots slots;
-  for (std::size_t i = 0; i < prepared.slots.size(); ++i) {
-    const mask::Mask& mask = batch.mask_of(static_cast<int>(i));
+  batch.for_each_mask([&](int i) {
+    const mask::Mask& mask = batch.mask_of(i);
     cuda::AttentionSlot slot;
     slot.rows = batch.rows();
     try {
@@ -337,7 +346,7 @@ CudaSession::Slots CudaSession::cached(const Prepared& prepared, const Batch& ba
           &spans_.emplace_back(*prepared.problem, mask, batch.offsets, batch.cache, device_);
     }
     slots.push_back(slot);
-  }
+  });
   return slots;
 }
 
@@ -404,8 +413,9 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
   // Over caches the decode kernel's plans and their pages outlive the capture.
   fresh->spans = std::move(spans_);
   Slots slots = std::move(cached);
-  for (std::size_t i = slots.size(); i < prepared.slots.size(); ++i) {
-    const mask::Mask& mask = batch.mask_of(static_cast<int>(i));
+  const int num_masks = prepared.problem ? batch.num_masks() : 0;
+  for (int i = static_cast<int>(slots.size()); i < num_masks; ++i) {
+    const mask::Mask& mask = batch.mask_of(i);
     if (options_.batches_repeat) {
       const cuda::BatchAttention& attention = fresh->batch_attention.emplace_back(
           *prepared.problem, mask, batch.offsets, device_.facts().ordinal);
@@ -417,7 +427,7 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
       slots.push_back({&attention, batch.rows(), nullptr, nullptr});
     }
   }
-  std::ranges::copy(slots, prepared.slots.begin());  // runners have their addresses
+  place(slots, batch, prepared.slots);
   // Once as it is: libraries load kernels when they first run, which a capture does not allow.
   launch(prepared, batch.rows());
   stream_.wait("running the session");
@@ -464,7 +474,7 @@ void CudaSession::run(const Batch& batch, const std::function<void(const CudaRes
     planned();
     captured.graph.launch(stream_.handle());
   } else {
-    std::ranges::copy(cached.empty() ? packed(prepared, batch) : cached, prepared.slots.begin());
+    place(cached.empty() ? packed(prepared, batch) : cached, batch, prepared.slots);
     planned();
     upload(prepared, batch);
     launch(prepared, batch.rows());

@@ -97,7 +97,7 @@ class CudaSession {
   /// Makes what is not there yet. Throws InvalidArgument where a graph of another number of rows
   /// has another shape of it.
   void make_states(const graph::Graph& graph);
-  /// By mask, likewise below.
+  /// By mask of the batch, likewise below.
   using Slots = std::vector<cuda::AttentionSlot>;
   /// Of graphs whose attention reads caches: the batch's plans, with its pages uploaded; else none.
   /// What the decode kernel does not take is planned for the batch alone, into spans_.

@@ -4,7 +4,7 @@ namespace stof::model {
 namespace {
 
 exec::GraphOf graph_of(const BertConfig& config) {
-  return [config](std::int64_t rows) { return build_bert_graph(config, rows, DType::kFloat32); };
+  return [config](std::int64_t rows) { return bert_session_graph(config, rows, DType::kFloat32); };
 }
 
 }  // namespace
@@ -17,7 +17,7 @@ BertEncoder::BertEncoder(BertWeights weights, const BertConfig& config,
       session_(graph_of(config),
                std::make_shared<exec::CpuWeights>(graph_of(config)(1), bound_.values), options) {}
 
-Tensor BertEncoder::forward(const PackedTexts& texts, const mask::Mask& mask,
+Tensor BertEncoder::forward(const PackedTexts& texts, const mask::MaskSet& mask,
                             EncoderTiming& timing) const {
   texts.validate(config_);
   if (texts.num_tokens() == 0) return Tensor(DType::kFloat32, {0, config_.hidden_size});
@@ -28,8 +28,8 @@ Tensor BertEncoder::forward(const PackedTexts& texts, const mask::Mask& mask,
   return states;
 }
 
-Tensor BertEncoder::pooled(const PackedTexts& texts, const mask::Mask& mask, cpu::Pooling pooling,
-                           EncoderTiming& timing) const {
+Tensor BertEncoder::pooled(const PackedTexts& texts, const mask::MaskSet& mask,
+                           cpu::Pooling pooling, EncoderTiming& timing) const {
   const Tensor states = forward(texts, mask, timing);
   const std::int64_t hidden = config_.hidden_size;
   Tensor vectors(DType::kFloat32, {texts.num_texts(), hidden});

@@ -19,9 +19,9 @@ class BertEncoder final : public Encoder {
   std::string place() const override { return "CPU, float32"; }
 
   /// Uses the threads of the calling thread's ThreadScope.
-  Tensor forward(const PackedTexts& texts, const mask::Mask& mask,
+  Tensor forward(const PackedTexts& texts, const mask::MaskSet& mask,
                  EncoderTiming& timing) const override;
-  Tensor pooled(const PackedTexts& texts, const mask::Mask& mask, cpu::Pooling pooling,
+  Tensor pooled(const PackedTexts& texts, const mask::MaskSet& mask, cpu::Pooling pooling,
                 EncoderTiming& timing) const override;
 
  private:

@@ -110,4 +110,17 @@ std::vector<mask::Mask> bert_masks(const BertConfig& config, const mask::Mask& m
   return {mask, mask & mask::window(config.modern.local_radius, config.modern.local_radius)};
 }
 
+graph::Graph bert_session_graph(const BertConfig& config, std::int64_t rows, DType dtype) {
+  return with_layer_masks(build_bert_graph(config, rows, dtype));
+}
+
+LayerMasks bert_layer_masks(const BertConfig& config, const mask::MaskSet& mask) {
+  std::vector<int> kinds(static_cast<std::size_t>(config.num_layers));
+  for (std::size_t i = 0; i < config.modern.is_local.size(); ++i)
+    kinds[i] = config.modern.is_local[i] ? 1 : 0;
+  return combine_masks(
+      kinds, [&](const mask::Mask& also) { return bert_masks(config, also); }, mask,
+      config.num_heads);
+}
+
 }  // namespace stof::model

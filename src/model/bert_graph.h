@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "model/bert_weights.h"
 #include "model/graph_weights.h"
+#include "model/layer_masks.h"
 #include "stof/mask.h"
 
 namespace stof::model {
@@ -29,6 +30,12 @@ graph::Graph build_bert_graph(const BertConfig& config, std::int64_t rows, DType
 /// The masks that attention of the graph is under: `mask`, and where the model has local layers
 /// that & their window.
 std::vector<mask::Mask> bert_masks(const BertConfig& config, const mask::Mask& mask);
+
+/// The same graph for sessions: attention of each layer is under a mask of its own number.
+graph::Graph bert_session_graph(const BertConfig& config, std::int64_t rows, DType dtype);
+
+/// Its masks. The set has passed check().
+LayerMasks bert_layer_masks(const BertConfig& config, const mask::MaskSet& mask);
 
 /// The graph's name of an activation. Throws InvalidArgument for none.
 graph::Activation graph_activation(cpu::Activation activation);

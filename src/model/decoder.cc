@@ -17,8 +17,9 @@ constexpr std::size_t kMaxIdle = 2;
 
 exec::GraphOf graph_of(const DecoderModel& model, std::int64_t cache_size, std::int64_t head_rows) {
   return [&model, cache_size, head_rows](std::int64_t rows) {
-    return model.graph(rows, DType::kFloat32,
-                       {.cache_size = cache_size, .reads_cache = true, .head_rows = head_rows});
+    return with_layer_masks(
+        model.graph(rows, DType::kFloat32,
+                    {.cache_size = cache_size, .reads_cache = true, .head_rows = head_rows}));
   };
 }
 
@@ -65,13 +66,15 @@ Decoder::Decoder(std::unique_ptr<const DecoderModel> model, const LoadOptions& o
       options, "generators", DType::kBFloat16,
       [&](DType dtype) { place_ = place_decoder_on_gpu(*model_, dtype); },
       [&] { place_ = std::make_unique<CpuDecoderPlace>(*model_); });
+  masks_of_layers_ = masks_of_layers(model_->graph(1, DType::kFloat32, {}));
 }
 
-Decoder::Lease::Lease(const Decoder& decoder, std::unique_ptr<Kept> kept, std::int64_t count,
-                      std::int64_t most_tokens, bool all_rows)
+Decoder::Lease::Lease(const Decoder& decoder, std::unique_ptr<Kept> kept,
+                      const SequencesOptions& options, LayerMasks masks, std::int64_t most_tokens)
     : decoder_(decoder),
       kept_(std::move(kept)),
-      sequences_(*decoder.model_, *kept_->session, count, most_tokens, all_rows) {}
+      sequences_(*decoder.model_, *kept_->session, options.count, most_tokens, std::move(masks),
+                 options.all_rows) {}
 
 Decoder::Lease::~Lease() {
   const std::lock_guard lock(decoder_.mutex_);
@@ -79,11 +82,17 @@ Decoder::Lease::~Lease() {
   if (decoder_.idle_.size() > kMaxIdle) decoder_.idle_.pop_back();
 }
 
-Decoder::Lease Decoder::start(std::int64_t count, std::int64_t tokens, bool all_rows) const {
+Decoder::Lease Decoder::start(const SequencesOptions& options) const {
+  options.mask.check(facts().num_layers, facts().num_heads, "texts");
+  LayerMasks masks = combine_masks(
+      masks_of_layers_, [this](const mask::Mask& also) { return model_->masks(also); },
+      options.mask, facts().num_heads);
   // Powers of two, so that few sizes are planned for and sessions serve again.
-  const std::int64_t most = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(
-      std::clamp<std::int64_t>(tokens, kCachePage, std::max(kCachePage, facts().max_positions)))));
-  const std::int64_t head_rows = all_rows ? 0 : count;
+  const std::int64_t count = options.count;
+  const std::int64_t most =
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(
+          options.tokens, kCachePage, std::max(kCachePage, facts().max_positions)))));
+  const std::int64_t head_rows = options.all_rows ? 0 : count;
   std::unique_ptr<Lease::Kept> kept;
   {
     const std::lock_guard lock(mutex_);
@@ -98,7 +107,7 @@ Decoder::Lease Decoder::start(std::int64_t count, std::int64_t tokens, bool all_
   if (kept == nullptr)
     kept = std::make_unique<Lease::Kept>(
         Lease::Kept{count * most, head_rows, place_->open(count * most, head_rows)});
-  return Lease(*this, std::move(kept), count, most, all_rows);
+  return Lease(*this, std::move(kept), options, std::move(masks), most);
 }
 
 }  // namespace stof::model

@@ -6,12 +6,21 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "model/decoder_model.h"
 #include "model/decoder_sequences.h"
 #include "stof/load_options.h"
 
 namespace stof::model {
+
+/// Sequences that a decoder is to read.
+struct SequencesOptions {
+  std::int64_t count = 1;
+  std::int64_t tokens = 0;  ///< at most, of each; or as many as the model has positions
+  mask::MaskSet mask = {};  ///< & the model's own
+  bool all_rows = false;    ///< logits of all tokens, not of the last of each part alone
+};
 
 /// Weights where they compute, and the sessions that run on them.
 class DecoderPlace {
@@ -50,20 +59,21 @@ class Decoder {
       std::int64_t cache_size, head_rows;
       std::unique_ptr<DecoderSession> session;
     };
-    Lease(const Decoder& decoder, std::unique_ptr<Kept> kept, std::int64_t count,
-          std::int64_t most_tokens, bool all_rows);
+    Lease(const Decoder& decoder, std::unique_ptr<Kept> kept, const SequencesOptions& options,
+          LayerMasks masks, std::int64_t most_tokens);
     const Decoder& decoder_;
     std::unique_ptr<Kept> kept_;
     DecoderSequences sequences_;
   };
-  /// `count` sequences of at most `tokens` each, or as many as the model has positions; logits of
-  /// all tokens or of the last of each part.
-  Lease start(std::int64_t count, std::int64_t tokens, bool all_rows = false) const;
+  /// The user's mask may have rules for layers and heads of the model. Throws what its check()
+  /// does.
+  Lease start(const SequencesOptions& options) const;
 
  private:
   std::unique_ptr<const DecoderModel> model_;
   std::unique_ptr<const DecoderPlace> place_;
   std::string place_note_;
+  std::vector<int> masks_of_layers_;
   mutable std::mutex mutex_;
   mutable std::list<std::unique_ptr<Lease::Kept>> idle_;  ///< guarded; used last comes first
 };

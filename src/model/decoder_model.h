@@ -56,7 +56,7 @@ class DecoderModel {
                              const DecoderGraphOptions& options) const = 0;
   /// For every weight of such a graph. Throws what reading them does.
   virtual GraphWeights weights(const graph::Graph& graph) const = 0;
-  /// The masks that its attention is under, each & `also`.
+  /// The masks that its attention is under, each & `also`, in the order of Attributes::mask.
   virtual std::vector<mask::Mask> masks(const mask::Mask& also) const = 0;
 
  private:

@@ -1,14 +1,18 @@
 #include "model/decoder_sequences.h"
 
+#include <utility>
+
 #include "core/check.h"
 
 namespace stof::model {
 
 DecoderSequences::DecoderSequences(const DecoderModel& model, DecoderSession& session,
-                                   std::int64_t count, std::int64_t most_tokens, bool all_rows)
+                                   std::int64_t count, std::int64_t most_tokens, LayerMasks masks,
+                                   bool all_rows)
     : model_(model),
       session_(session),
       pages_each_(most_tokens / kCachePage),
+      masks_(std::move(masks)),
       all_rows_(all_rows),
       lengths_(static_cast<std::size_t>(count)) {
   STOF_ASSERT(most_tokens % kCachePage == 0);
@@ -30,8 +34,7 @@ void DecoderSequences::check(const Part& part) const {
   }
 }
 
-Tensor DecoderSequences::forward(const std::vector<Part>& parts, const mask::Mask& mask,
-                                 exec::RunTiming& timing) {
+Tensor DecoderSequences::forward(const std::vector<Part>& parts, exec::RunTiming& timing) {
   exec::Batch batch;
   batch.offsets = {0};
   batch.cache.page_size = kCachePage;
@@ -47,9 +50,7 @@ Tensor DecoderSequences::forward(const std::vector<Part>& parts, const mask::Mas
     for (std::int64_t key = 0; key < batch.cache.lengths.back(); key += kCachePage)
       pages.push_back(static_cast<std::int32_t>(part.sequence * pages_each_ + key / kCachePage));
   }
-  std::vector<mask::Mask> masks = model_.masks(mask);
-  batch.mask = masks[0];
-  batch.more_masks = {masks.begin() + 1, masks.end()};
+  masks_.bind(batch);
   const std::vector<std::int32_t> positions = batch.cache.positions(batch.offsets);
   const std::vector<std::int32_t> slots = batch.cache.slots(batch.offsets);
   const auto add = [&](const char* name, const std::vector<std::int32_t>& values) {

@@ -8,7 +8,7 @@
 
 #include "exec/batch.h"
 #include "model/decoder_model.h"
-#include "stof/mask.h"
+#include "model/layer_masks.h"
 #include "stof/tensor.h"
 
 namespace stof::model {
@@ -28,9 +28,10 @@ inline constexpr std::int64_t kCachePage = 256;
 class DecoderSequences {
  public:
   /// `session` has room for `count` times `most_tokens`, a multiple of kCachePage, and computes
-  /// logits of all rows, or of as many rows as there are sequences. Both outlive this.
+  /// logits of all rows, or of as many rows as there are sequences, by a graph that
+  /// with_layer_masks() made. Both outlive this.
   DecoderSequences(const DecoderModel& model, DecoderSession& session, std::int64_t count,
-                   std::int64_t most_tokens, bool all_rows);
+                   std::int64_t most_tokens, LayerMasks masks, bool all_rows);
 
   /// Tokens of a sequence so far.
   std::int64_t length(std::int64_t sequence) const {
@@ -44,10 +45,10 @@ class DecoderSequences {
   };
   /// Reads new tokens, at most one part a sequence, in ascending order. Returns float32 logits
   /// [parts, vocabulary] of the last token of each, or of all tokens. A token sees itself and those
-  /// before that its layer's window and `mask` show, in positions of its whole sequence. Uses the
-  /// threads of the calling thread's ThreadScope. Throws InvalidArgument naming the first token
-  /// that the model does not know, or positions past the last; the sequences are then as before.
-  Tensor forward(const std::vector<Part>& parts, const mask::Mask& mask, exec::RunTiming& timing);
+  /// before that its layer's mask shows, in positions of its whole sequence. Uses the threads of
+  /// the calling thread's ThreadScope. Throws InvalidArgument naming the first token that the model
+  /// does not know, or positions past the last; the sequences are then as before.
+  Tensor forward(const std::vector<Part>& parts, exec::RunTiming& timing);
 
  private:
   void check(const Part& part) const;
@@ -55,6 +56,7 @@ class DecoderSequences {
   const DecoderModel& model_;
   DecoderSession& session_;
   std::int64_t pages_each_;
+  LayerMasks masks_;
   bool all_rows_;
   std::vector<std::int64_t> lengths_;
 };

@@ -9,7 +9,7 @@
 #include "backend/cpu/ops/pooling.h"
 #include "exec/batch.h"
 #include "model/bert_config.h"
-#include "stof/mask.h"
+#include "stof/mask_set.h"
 #include "stof/tensor.h"
 
 namespace stof::model {
@@ -27,8 +27,8 @@ struct PackedTexts {
     return offsets.empty() ? 0 : static_cast<std::int64_t>(offsets.size()) - 1;
   }
 
-  /// What a session runs on; views into this.
-  exec::Batch batch(const mask::Mask& mask, const BertConfig& config) const;
+  /// What a session of bert_session_graph() runs on; views into this. The set has passed check().
+  exec::Batch batch(const mask::MaskSet& mask, const BertConfig& config) const;
 
   /// Throws InvalidArgument naming the first token whose id or position the model does not know.
   void validate(const BertConfig& config) const;
@@ -50,12 +50,12 @@ class Encoder {
   virtual std::string place() const = 0;
 
   /// Hidden states of the last layer, float32 [tokens, hidden]. `mask` is applied within each text,
-  /// with the text's own length. Throws what texts.validate() does.
-  virtual Tensor forward(const PackedTexts& texts, const mask::Mask& mask,
+  /// with the text's own length; the set has passed check(). Throws what texts.validate() does.
+  virtual Tensor forward(const PackedTexts& texts, const mask::MaskSet& mask,
                          EncoderTiming& timing) const = 0;
 
   /// The same, pooled: float32 [texts, hidden]. Every text has a token.
-  virtual Tensor pooled(const PackedTexts& texts, const mask::Mask& mask, cpu::Pooling pooling,
+  virtual Tensor pooled(const PackedTexts& texts, const mask::MaskSet& mask, cpu::Pooling pooling,
                         EncoderTiming& timing) const = 0;
 };
 

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "exec/cpu_session.h"
 #include "model/image.h"
+#include "model/layer_masks.h"
 #include "model/likeliest.h"
 #include "model/vit.h"
 
@@ -18,10 +19,14 @@ struct ImageClassifier::Impl {
         processor(p),
         weights(std::move(w)),
         bound(bind_vit_weights(build_vit_graph(config, 1), weights)),
-        session([this](std::int64_t rows) { return build_vit_graph(config, rows); },
+        session([this](std::int64_t rows) { return session_graph(rows); },
                 std::make_shared<exec::CpuWeights>(build_vit_graph(config, 1), bound.values)),
         classifier(weights.classifier, weights.classifier_bias) {}
   Impl(const Impl&) = delete;
+
+  graph::Graph session_graph(std::int64_t rows) const {
+    return model::with_layer_masks(build_vit_graph(config, rows));
+  }
 
   model::VitConfig config;
   model::ImageProcessor processor;
@@ -92,9 +97,7 @@ Tensor ImageClassifier::logits(const Tensor& pixels, const ClassifyOptions& opti
              config.image_height, config.image_width, to_string(pixels.dtype()), shape.to_string());
   STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
              "num_threads: expected 0 (all) or more, got {}", options.num_threads);
-  STOF_CHECK(options.mask.batch_extent() == 1, kInvalidArgument,
-             "mask: expected one mask for all images, got one with {} batch entries",
-             options.mask.batch_extent());
+  options.mask.check(config.num_layers, config.num_heads, "images");
   const auto labels = static_cast<std::int64_t>(config.labels.size());
   Tensor scores(DType::kFloat32, {shape[0], labels});
   if (shape[0] == 0) return scores;
@@ -108,7 +111,11 @@ Tensor ImageClassifier::logits(const Tensor& pixels, const ClassifyOptions& opti
     places.push_back(static_cast<std::int32_t>(i % tokens));
   batch.inputs = {{"places", {places.data(), DType::kInt32, {batch.rows()}}},
                   {"patches", patches.view()}};
-  batch.mask = options.mask;
+  const std::vector<int> kinds(static_cast<std::size_t>(config.num_layers));
+  model::combine_masks(
+      kinds, [](const mask::Mask& also) { return std::vector{also}; }, options.mask,
+      config.num_heads)
+      .bind(batch);
   const Tensor states = impl_->session.run(batch);
   Tensor classes(DType::kFloat32, {shape[0], config.hidden_size});
   for (std::int64_t i = 0; i < shape[0]; ++i)

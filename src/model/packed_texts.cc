@@ -22,15 +22,13 @@ void PackedTexts::validate(const BertConfig& config) const {
                config.vocab_size, config.position_rows(), ids[t], positions[t]);
 }
 
-exec::Batch PackedTexts::batch(const mask::Mask& mask, const BertConfig& config) const {
+exec::Batch PackedTexts::batch(const mask::MaskSet& mask, const BertConfig& config) const {
   const Dims rows = {num_tokens()};
-  const std::vector<mask::Mask> masks = bert_masks(config, mask);
   exec::Batch batch;
   batch.inputs = {{"ids", {ids.data(), DType::kInt32, rows}},
                   {"positions", {positions.data(), DType::kInt32, rows}}};
   batch.offsets = offsets;
-  batch.mask = masks[0];
-  batch.more_masks = {masks.begin() + 1, masks.end()};
+  bert_layer_masks(config, mask).bind(batch);
   return batch;
 }
 

@@ -100,14 +100,7 @@ struct TextEncoder::Impl {
                options.batch);
     STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
                "num_threads: expected 0 (all) or more, got {}", options.num_threads);
-    STOF_CHECK(options.mask.batch_extent() == 1, kInvalidArgument,
-               "mask: expected one mask for all texts, got one with {} batch entries; encode the "
-               "texts in separate calls",
-               options.mask.batch_extent());
-    const std::int64_t heads = options.mask.head_extent();
-    STOF_CHECK(heads == 1 || heads == config().num_heads, kInvalidArgument,
-               "mask: expected one mask for all heads or one for each of {}, got {}",
-               config().num_heads, heads);
+    options.mask.check(config().num_layers, config().num_heads, "texts");
   }
 
   /// A vocabulary may have rows without a token: those have no spelling.

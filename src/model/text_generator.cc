@@ -101,12 +101,6 @@ struct TextGenerator::Impl {
                "prefill_chunk: expected at least 1, got {}", options.prefill_chunk);
     STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
                "num_threads: expected 0 (all) or more, got {}", options.num_threads);
-    STOF_CHECK(options.mask.batch_extent() == 1, kInvalidArgument,
-               "mask: expected one without batch entries, got {}", options.mask.batch_extent());
-    const std::int64_t heads = options.mask.head_extent();
-    STOF_CHECK(heads == 1 || heads == facts().num_heads, kInvalidArgument,
-               "mask: expected one mask for all heads or one for each of {}, got {}",
-               facts().num_heads, heads);
   }
 
   /// Of prompt and answer together.
@@ -179,14 +173,14 @@ Tensor TextGenerator::logits(const std::vector<std::int32_t>& ids,
   impl_->check_options(options);
   const cpu::ThreadScope threads(options.num_threads);
   const auto count = static_cast<std::int64_t>(ids.size());
-  auto sequence = impl_->decoder.start(1, count, /*all_rows=*/true);
+  auto sequence = impl_->decoder.start({.tokens = count, .mask = options.mask, .all_rows = true});
   exec::RunTiming timing;
   Tensor all(DType::kFloat32, {count, vocab_size()});
   float* out = all.as<float>().data();
   const auto chunk = static_cast<std::size_t>(options.prefill_chunk);
   for (std::size_t at = 0; at < ids.size(); at += std::min(chunk, ids.size() - at)) {
     const auto part = std::span(ids).subspan(at, std::min(chunk, ids.size() - at));
-    const Tensor logits = sequence->forward({{0, part}}, options.mask, timing);
+    const Tensor logits = sequence->forward({{0, part}}, timing);
     out = std::copy(logits.as<float>().begin(), logits.as<float>().end(), out);
   }
   return all;
@@ -265,12 +259,13 @@ std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::
     writers[i]->result.prompt_tokens = tokens;
     most = std::max(most, most_tokens(ids[i], options));
   }
-  auto sequences = decoder.start(static_cast<std::int64_t>(count), most);
+  auto sequences = decoder.start(
+      {.count = static_cast<std::int64_t>(count), .tokens = most, .mask = options.mask});
   exec::RunTiming timing;
   std::vector<model::DecoderSequences::Part> parts;
   std::vector<std::vector<float>> logits(count);  // that the next token of each is chosen by
   const auto forward = [&] {
-    const Tensor rows = sequences->forward(parts, options.mask, timing);
+    const Tensor rows = sequences->forward(parts, timing);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto width = static_cast<std::size_t>(facts().vocab_size);
       const auto row = rows.as<float>().subspan(i * width, width);

@@ -57,6 +57,28 @@ TEST(Run, SimilarTextsAreCloserThanOthers) {
   EXPECT_GT(dot(vectors[0], vectors[1]), dot(vectors[0], vectors[2]) + 0.2);
 }
 
+TEST(Run, TakesMasksOfLayersAndHeadsFromAFile) {
+  const std::string path = testing::TempDir() + "/layer_masks.json";
+  const auto embedding = [&](const std::string& mask) -> std::vector<float> {
+    return lines_of(run_stof({"run", "A cat sleeps.", "--mask", mask, "--json"}))
+        .at(0)
+        .at("embedding");
+  };
+  std::ofstream(path) << R"J({"rules": [{"layers": "0-5", "mask": "window(1, 1)"}]})J";
+  EXPECT_EQ(embedding(path), embedding("window(1, 1)"));
+  std::ofstream(path) << R"J({"rules": [{"layers": 3, "heads": 2, "mask": "window(1, 1)"}]})J";
+  const auto one_head = embedding(path), dense = embedding("all");
+  EXPECT_LT(dot(one_head, dense), 0.99999);
+  EXPECT_GT(dot(one_head, dense), 0.9);
+  EXPECT_EQ(
+      run_stof({"mask", "show", path, "--layer", "3", "--heads", "12", "--seq", "8"}).exit_code, 0);
+  EXPECT_THAT(run_stof({"mask", "show", path, "--seq", "8"}).err, HasSubstr("--layer"));
+  std::ofstream(path) << R"J({"rules": [{"layers": 6, "mask": "all"}]})J";
+  const Finished finished = run_stof({"run", "A cat sleeps.", "--mask", path});
+  EXPECT_EQ(finished.exit_code, 2);
+  EXPECT_THAT(finished.err, HasSubstr(path + ": rules[0].layers: expected layers below 6"));
+}
+
 TEST(Run, ReadsOneTextPerLine) {
   const TemporaryFolder folder;
   const std::string text = "first line\r\nzweite Zeile mit \xC3\xA4\n\nlast without newline";

@@ -218,27 +218,26 @@ void check_sequences(const std::string& folder, Tally* tally) {
   const std::vector<std::vector<std::int32_t>> prompts = {some_ids(37, 1), some_ids(5, 2),
                                                           some_ids(190, 3)};
   exec::RunTiming timing;
-  auto together = decoder.start(3, 256);
+  auto together = decoder.start({.count = 3, .tokens = 256});
   std::vector<Tensor> logits;
-  logits.push_back(
-      together->forward({{0, prompts[0]}, {1, prompts[1]}, {2, prompts[2]}}, mask::all(), timing));
+  logits.push_back(together->forward({{0, prompts[0]}, {1, prompts[1]}, {2, prompts[2]}}, timing));
   const std::vector<std::int32_t> next = {11, 12, 13};
   const auto part = [&](std::size_t i) {
     return model::DecoderSequences::Part{static_cast<std::int64_t>(i),
                                          std::span(next).subspan(i, 1)};
   };
   for (int step = 0; step < 4; ++step)
-    logits.push_back(together->forward({part(0), part(1), part(2)}, mask::all(), timing));
-  logits.push_back(together->forward({part(0), part(2)}, mask::all(), timing));
+    logits.push_back(together->forward({part(0), part(1), part(2)}, timing));
+  logits.push_back(together->forward({part(0), part(2)}, timing));
   double worst = 0;
   for (std::size_t i = 0; i < 3; ++i) {
-    auto alone = decoder.start(1, 256);
+    auto alone = decoder.start({.tokens = 256});
     for (std::size_t step = 0; step < logits.size(); ++step) {
       const bool left = step + 1 == logits.size();
       if (left && i == 1) continue;
       const std::span<const std::int32_t> ids =
           step == 0 ? std::span(prompts[i]) : std::span(next).subspan(i, 1);
-      const Tensor one = alone->forward({{0, ids}}, mask::all(), timing);
+      const Tensor one = alone->forward({{0, ids}}, timing);
       TensorView row = logits[step].view();
       row.data = static_cast<const float*>(row.data) +
                  static_cast<std::int64_t>(left ? i / 2 : i) * kVocabulary;

@@ -99,7 +99,19 @@ class TinyBert {
 
   /// Last hidden states, [tokens][hidden], as the config says.
   std::vector<std::vector<double>> run(const std::vector<std::int32_t>& ids,
-                                       const mask::Mask& unbound) const;
+                                       const mask::Mask& unbound) const {
+    const auto length = static_cast<std::int64_t>(ids.size());
+    const mask::Mask mask =
+        unbound.bind({1, config["num_attention_heads"].get<std::int64_t>(), length, length});
+    return run_where(ids, [&](int, std::int64_t h, std::int64_t q, std::int64_t k) {
+      return mask.visible(0, h, q, k);
+    });
+  }
+
+  /// The same where each layer and head says which keys a query sees.
+  using Visible = std::function<bool(int layer, std::int64_t head, std::int64_t q, std::int64_t k)>;
+  std::vector<std::vector<double>> run_where(const std::vector<std::int32_t>& ids,
+                                             const Visible& visible) const;
 
   void random(const std::string& name, const Dims& shape, float scale = 0.5f, float shift = 0) {
     std::normal_distribution<float> normal(shift, scale);
@@ -155,21 +167,21 @@ class TinyBert {
     if (name == "gelu") return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
     return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
   }
-  Rows attend(const Rows& q, const Rows& k, const Rows& v, const mask::Mask& mask) const;
+  Rows attend(const Rows& q, const Rows& k, const Rows& v, int layer, const Visible& visible) const;
 
   std::mt19937 generator_;
 };
 
-inline TinyBert::Rows TinyBert::attend(const Rows& q, const Rows& k, const Rows& v,
-                                       const mask::Mask& mask) const {
+inline TinyBert::Rows TinyBert::attend(const Rows& q, const Rows& k, const Rows& v, int layer,
+                                       const Visible& visible) const {
   const std::size_t heads = config["num_attention_heads"], dim = q[0].size() / heads;
   Rows out(q.size(), std::vector<double>(q[0].size()));
   for (std::size_t h = 0; h < heads; ++h)
     for (std::size_t i = 0; i < q.size(); ++i) {
       double sum = 0;
       for (std::size_t j = 0; j < k.size(); ++j) {
-        if (!mask.visible(0, static_cast<std::int64_t>(h), static_cast<std::int64_t>(i),
-                          static_cast<std::int64_t>(j)))
+        if (!visible(layer, static_cast<std::int64_t>(h), static_cast<std::int64_t>(i),
+                     static_cast<std::int64_t>(j)))
           continue;
         double score = 0;
         for (std::size_t d = h * dim; d < (h + 1) * dim; ++d) score += q[i][d] * k[j][d];
@@ -182,11 +194,8 @@ inline TinyBert::Rows TinyBert::attend(const Rows& q, const Rows& k, const Rows&
   return out;
 }
 
-inline std::vector<std::vector<double>> TinyBert::run(const std::vector<std::int32_t>& ids,
-                                                      const mask::Mask& unbound) const {
-  const auto length = static_cast<std::int64_t>(ids.size());
-  const mask::Mask mask =
-      unbound.bind({1, config["num_attention_heads"].get<std::int64_t>(), length, length});
+inline std::vector<std::vector<double>> TinyBert::run_where(const std::vector<std::int32_t>& ids,
+                                                            const Visible& visible) const {
   const std::size_t hidden = config["hidden_size"];
   const auto words = values("embeddings.word_embeddings.weight"),
              positions = values("embeddings.position_embeddings.weight"),
@@ -202,7 +211,7 @@ inline std::vector<std::vector<double>> TinyBert::run(const std::vector<std::int
     const std::string layer = "encoder.layer." + std::to_string(i) + ".";
     const Rows context = attend(apply_dense(x, layer + "attention.self.query"),
                                 apply_dense(x, layer + "attention.self.key"),
-                                apply_dense(x, layer + "attention.self.value"), mask);
+                                apply_dense(x, layer + "attention.self.value"), i, visible);
     add_and_norm(x, apply_dense(context, layer + "attention.output.dense"),
                  layer + "attention.output.LayerNorm");
     Rows inner = apply_dense(x, layer + "intermediate.dense");

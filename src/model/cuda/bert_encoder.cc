@@ -68,7 +68,7 @@ struct CudaBertEncoder::Impl {
   }
 
   static exec::GraphOf graph_of(const BertConfig& config, DType dtype) {
-    return [config, dtype](std::int64_t rows) { return build_bert_graph(config, rows, dtype); };
+    return [config, dtype](std::int64_t rows) { return bert_session_graph(config, rows, dtype); };
   }
 
   static std::shared_ptr<const exec::CudaWeights> upload(const cuda::Device& device,
@@ -86,7 +86,7 @@ struct CudaBertEncoder::Impl {
   cuda::DeviceBuffer offsets;  ///< int64 [texts + 1]; used while the session is
   cuda::DeviceBuffer vectors;  ///< float32 [texts, hidden]; likewise
 
-  void run(const PackedTexts& texts, const mask::Mask& mask, EncoderTiming& timing,
+  void run(const PackedTexts& texts, const mask::MaskSet& mask, EncoderTiming& timing,
            const std::function<void(const exec::CudaResult&)>& finish) {
     texts.validate(config);
     exec::RunTiming spent;
@@ -132,7 +132,7 @@ std::string CudaBertEncoder::place() const {
   return fmt::format("{}, {}", impl_->device.facts().name, to_string(impl_->dtype));
 }
 
-Tensor CudaBertEncoder::forward(const PackedTexts& texts, const mask::Mask& mask,
+Tensor CudaBertEncoder::forward(const PackedTexts& texts, const mask::MaskSet& mask,
                                 EncoderTiming& timing) const {
   const Dims shape = {texts.num_tokens(), impl_->config.hidden_size};
   if (texts.num_tokens() == 0) return Tensor(DType::kFloat32, shape);
@@ -145,7 +145,7 @@ Tensor CudaBertEncoder::forward(const PackedTexts& texts, const mask::Mask& mask
   return result;
 }
 
-Tensor CudaBertEncoder::pooled(const PackedTexts& texts, const mask::Mask& mask,
+Tensor CudaBertEncoder::pooled(const PackedTexts& texts, const mask::MaskSet& mask,
                                cpu::Pooling pooling, EncoderTiming& timing) const {
   Tensor vectors(DType::kFloat32, {texts.num_texts(), impl_->config.hidden_size});
   if (texts.num_texts() == 0) return vectors;

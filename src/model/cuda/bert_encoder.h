@@ -27,9 +27,9 @@ class CudaBertEncoder final : public Encoder {
   std::string place() const override;
 
   /// Throws Unsupported when float16 overflowed.
-  Tensor forward(const PackedTexts& texts, const mask::Mask& mask,
+  Tensor forward(const PackedTexts& texts, const mask::MaskSet& mask,
                  EncoderTiming& timing) const override;
-  Tensor pooled(const PackedTexts& texts, const mask::Mask& mask, cpu::Pooling pooling,
+  Tensor pooled(const PackedTexts& texts, const mask::MaskSet& mask, cpu::Pooling pooling,
                 EncoderTiming& timing) const override;
 
  private:

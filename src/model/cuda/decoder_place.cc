@@ -13,12 +13,12 @@ namespace {
 exec::GraphOf graph_of(const DecoderModel& model, DType dtype, std::int64_t cache_size,
                        std::int64_t head_rows) {
   return [&model, dtype, cache_size, head_rows](std::int64_t rows) {
-    return model.graph(rows, dtype,
-                       {.cache_size = cache_size,
-                        .reads_cache = true,
-                        .joined_gate = true,
-                        .head_rows = head_rows,
-                        .pad_vocabulary = true});
+    return with_layer_masks(model.graph(rows, dtype,
+                                        {.cache_size = cache_size,
+                                         .reads_cache = true,
+                                         .joined_gate = true,
+                                         .head_rows = head_rows,
+                                         .pad_vocabulary = true}));
   };
 }
 

@@ -2,8 +2,8 @@
 # build and, installed, by those who link the static library.
 #
 # Debian's dnnl-config.cmake asks for OpenCL development files that stof has no use for; Debian's
-# xxHash and utf8proc come without one.
-foreach(library dnnl xxhash utf8proc)
+# xxHash, utf8proc and SentencePiece come without one.
+foreach(library dnnl xxhash utf8proc sentencepiece)
   if(TARGET stof_deps::${library})
     continue()
   endif()

@@ -16,6 +16,7 @@ the .model files, the Hugging Face `tokenizers` library for tokenizer.json files
 import base64
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unicodedata
@@ -168,7 +169,12 @@ VARIANTS = {
                                   "pre_tokenizer": None, "decoder": LLAMA_DECODER, "post_processor": None,
                                   "normalized": True}),
 }
-CORPUS_KINDS = ["t5", "llama", "gemma"]
+# name: (model, settings of its normalizer_spec that differ), encoded by `sentencepiece` itself
+ORIGINALS = {
+    "unigram": ("unigram", {}), "bpe": ("bpe", {}), "bpe without blank": ("bpe", {"add_dummy_prefix": False}),
+    "bpe fewer blanks": ("bpe", {"remove_extra_whitespaces": True}),
+}
+CORPUS_KINDS = ["unigram", "bpe", "t5", "llama", "gemma"]
 
 
 def model_json(proto):
@@ -193,6 +199,23 @@ def complete(proto, settings):
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens, **settings, "model": model}
 
 
+def original(proto, changes):
+    """encode and decode of the library; control pieces are found in a text, which it leaves to its callers."""
+    own = spm_pb2.ModelProto.FromString(proto.SerializeToString())
+    for name, value in changes.items():
+        setattr(own.normalizer_spec, name, value)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=own.SerializeToString())
+    controls = {p.piece: i for i, p in enumerate(own.pieces) if p.type == 3}
+    pattern = re.compile("(" + "|".join(map(re.escape, controls)) + ")")
+
+    def encode(text):
+        ids = []
+        for part in pattern.split(text):
+            ids += [controls[part]] if part in controls else processor.encode(part)
+        return ids
+    return encode, lambda ids: processor.decode([i for i in ids if i not in controls.values()])
+
+
 def fnv_text(text):
     return f"{fnv1a(text.encode()):016x}"
 
@@ -211,17 +234,15 @@ def main():
                      normalization_rule_name="identity", remove_extra_whitespaces=False, character_coverage=0.999,
                      allow_whitespace_only_pieces=True, user_defined_symbols=["<user>"]),
     }
-    originals = {name: sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
-                 for name, proto in protos.items()}
     tokenizers = {name: Tokenizer.from_str(json.dumps(complete(protos[model], settings)))
                   for name, (model, settings) in VARIANTS.items()}
-    kinds = {name: (lambda t, o=o: o.encode(t), lambda ids, o=o: o.decode(ids)) for name, o in originals.items()}
+    kinds = {name: original(protos[model], changes) for name, (model, changes) in ORIGINALS.items()}
     for name, t in tokenizers.items():
         kinds[name] = (lambda text, t=t: t.encode(text).ids, lambda ids, t=t: t.decode(ids))
 
     corpus = []
     for index, text in ((i, t) for _, i, t in corpus_paragraphs.paragraphs_of(CORPUS)):
-        every = [kinds[name][0](text) for name in [*originals, *CORPUS_KINDS]]
+        every = [kinds[name][0](text) for name in CORPUS_KINDS]
         corpus.append(f"{index} {sum(map(len, every))} {fnv1a(b''.join(map(ids_bytes, every))):016x}\n")
     (DATA / "spm_corpus.txt").write_text("".join(corpus))
     cases = []

@@ -160,7 +160,8 @@ BpeSpec read_gguf_bpe(const JsonFields& metadata) {
   // The format's numbers of token types.
   constexpr int kNormal = 1, kControl = 3, kUserDefined = 4, kByte = 6;
   if (metadata.string("tokenizer.ggml.model") != "gpt2")
-    metadata.refuse("tokenizer.ggml.model", "\"gpt2\" (byte-level BPE)");
+    metadata.refuse("tokenizer.ggml.model",
+                    "\"gpt2\" (byte-level BPE) or \"llama\" (SentencePiece's)");
   BpeSpec spec;
   spec.split = split_of_gguf(metadata);
   // Not in the metadata: what the original tokenizers of these families do.

@@ -82,18 +82,39 @@ std::string_view Charsmap::string_at(std::size_t offset) const {
   return rest.substr(0, rest.find('\0'));
 }
 
-std::optional<std::string_view> Charsmap::find(std::string_view chunk) const {
+/// Calls found(bytes, string) for each prefix in the table, the shortest first, until it says
+/// false.
+template <class Found>
+void Charsmap::walk(std::string_view text, Found found) const {
   std::size_t node = offset(units_[0]);
-  for (const char c : chunk) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte == 0) break;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == 0) return;
     node ^= byte;
     const std::uint32_t unit = units_[node];
-    if (label(unit) != byte) break;
+    if (label(unit) != byte) return;
     node ^= offset(unit);
-    if (has_leaf(unit)) return string_at(value(units_[node]));
+    if (has_leaf(unit) && !found(i + 1, string_at(value(units_[node])))) return;
   }
-  return std::nullopt;
+}
+
+std::optional<std::string_view> Charsmap::find(std::string_view chunk) const {
+  std::optional<std::string_view> shortest;
+  walk(chunk, [&](std::size_t, std::string_view string) {
+    shortest = string;
+    return false;
+  });
+  return shortest;
+}
+
+std::optional<std::pair<std::string_view, std::size_t>> Charsmap::longest(
+    std::string_view text) const {
+  std::optional<std::pair<std::string_view, std::size_t>> last;
+  walk(text, [&](std::size_t bytes, std::string_view string) {
+    last = {string, bytes};
+    return true;
+  });
+  return last;
 }
 
 void Charsmap::append(std::string_view chunk, std::string& out) const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace stof::model {
@@ -21,10 +22,15 @@ class Charsmap {
   /// The text as the `tokenizers` library normalises it: grapheme by grapheme, those of 6 bytes and
   /// more character by character, each becoming what stands for its shortest prefix in the table.
   std::string normalize(std::string_view text) const;
+  /// What stands for the longest prefix of `text` that is in the table, and that prefix's bytes;
+  /// none: no prefix is.
+  std::optional<std::pair<std::string_view, std::size_t>> longest(std::string_view text) const;
 
  private:
   void check(const std::string& where) const;
   void append(std::string_view chunk, std::string& out) const;
+  template <class Found>
+  void walk(std::string_view text, Found found) const;
   std::optional<std::string_view> find(std::string_view chunk) const;
   std::string_view string_at(std::size_t offset) const;
 

@@ -77,7 +77,8 @@ MetaspaceTokenizer::MetaspaceTokenizer(MetaspaceSpec spec, const std::string& wh
       const std::string& piece = spec_.pieces[i].first;
       tokens_.add(piece, static_cast<std::int32_t>(i), bytes_of(piece));
     }
-    unigram_.emplace(std::move(spec_.pieces), spec_.unknown, spec_.byte_fallback, where);
+    unigram_.emplace(
+        make_unigram_spec(std::move(spec_.pieces), spec_.unknown, spec_.byte_fallback, where));
   } else {
     for (const auto& [token, id] : spec_.vocab) tokens_.add(token, id, bytes_of(token));
     read_merges(where);

@@ -43,8 +43,8 @@ class SentencePieceTokenizer::Library {
     } catch (const std::exception& error) {  // its trie's
       complaint = error.what();
     }
-    STOF_CHECK(complaint.empty(), kCorrupt, "{}: expected a model of SentencePiece, got one with {}",
-               where, complaint);
+    STOF_CHECK(complaint.empty(), kCorrupt,
+               "{}: expected a model of SentencePiece, got one with {}", where, complaint);
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const {

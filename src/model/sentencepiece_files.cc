@@ -110,8 +110,8 @@ void read_added(const JsonFields& config, SentencePieceSpec& spec) {
   if (!config.has("added_tokens_decoder")) return;
   const JsonFields all = config.object("added_tokens_decoder");
   for (const auto& [key, value] : config.find("added_tokens_decoder")->items()) {
-    const bool is_number = !key.empty() && key.size() < 10 &&
-                           key.find_first_not_of("0123456789") == std::string::npos;
+    const bool is_number =
+        !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!is_number) all.fail(key.c_str(), "ids as names");
     const JsonFields fields(value, all.where() + ": " + key);
     AddedToken token;
@@ -159,10 +159,9 @@ void read_sentencepiece_config(const JsonFields& config, const std::string& wher
     std::string_view name;
     bool bos, eos, legacy;
   };
-  static constexpr std::array<Class, 3> kClasses = {
-      {{"LlamaTokenizer", true, false, true},
-       {"GemmaTokenizer", true, false, true},
-       {"T5Tokenizer", false, true, true}}};
+  static constexpr std::array<Class, 3> kClasses = {{{"LlamaTokenizer", true, false, true},
+                                                     {"GemmaTokenizer", true, false, true},
+                                                     {"T5Tokenizer", false, true, true}}};
   std::string name = config.string("tokenizer_class", "");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   const auto known = std::ranges::find(kClasses, name, &Class::name);

@@ -39,9 +39,7 @@ UnigramSpec unigram_spec(const SentencePieceSpec& spec) {
 }  // namespace
 
 UnigramSearch::UnigramSearch(const SentencePieceSpec& spec)
-    : charsmap_(spec.charsmap),
-      removes_blanks_(spec.removes_blanks),
-      model_(unigram_spec(spec)) {
+    : charsmap_(spec.charsmap), removes_blanks_(spec.removes_blanks), model_(unigram_spec(spec)) {
   for (const SentencePieceSpec::Piece& piece : spec.pieces)
     if (piece.type == Type::kUserDefined) user_defined_.push_back(piece.text);
   std::ranges::stable_sort(user_defined_, std::greater<>(), &std::string::size);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seed files of the binary formats into tests/fuzz/corpus.
+"""Writes the seed files of the binary formats and of SentencePiece's into tests/fuzz/corpus.
 
 Usage: tests/fuzz/make_seeds.py [CORPUS_FOLDER]
 
@@ -68,7 +68,53 @@ def gguf_every_type():
     return gguf([], tensors, data)
 
 
+def field(number, value):
+    """Of a message of protocol buffers; a negative float has its sign bit in the last byte."""
+    if isinstance(value, int):
+        return bytes([number << 3 & 0x7F | (0x80 if number > 15 else 0)]) + (bytes([number >> 4]) if number > 15 else b"") \
+            + bytes([value])
+    if isinstance(value, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", value)
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def spiece(pieces, model_type, **trainer):
+    """pieces: (text, score, type)"""
+    message = b"".join(field(1, field(1, text.encode()) + field(2, score) + field(3, kind)) for text, score, kind in pieces)
+    fields = field(3, model_type) + b"".join(field(trainer_fields[name], value) for name, value in trainer.items())
+    return message + field(2, fields) + field(3, field(3, 1) + field(4, 1))
+
+
+trainer_fields = {"byte_fallback": 35, "unk_id": 40}
+MARK = "\u2581"
+PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<u>", 0.0, 4), (MARK, -1.0, 1), ("a", -2.0, 1),
+          ("b", -2.5, 1), (MARK + "a", -3.0, 1), ("ab", -3.5, 1), (MARK + "ab", -4.0, 1)]
+BYTES = [(f"<0x{byte:02X}>", 0.0, 6) for byte in range(256)]
+
+
+def tokenizer_json(model, **parts):
+    added = [{"id": i, "content": text, "special": True} for i, (text, _, kind) in enumerate(PIECES) if kind == 3]
+    whole = {"added_tokens": added, "normalizer": None, "pre_tokenizer": None, "post_processor": None, **parts, "model": model}
+    return json.dumps(whole, separators=(",", ":")).encode() + b"\0ab <s>a\xc3\xa9 b"
+
+
+SUBWORD_SEEDS = {
+    "unigram": tokenizer_json({"type": "Unigram", "unk_id": 0, "vocab": [[text, score] for text, score, _ in PIECES]},
+                              normalizer={"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": MARK},
+                              pre_tokenizer={"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always"},
+                              decoder={"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always"}),
+    "metaspace_bpe": tokenizer_json(
+        {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True,
+         "vocab": {text: i for i, (text, _, _) in enumerate(PIECES + BYTES)}, "merges": [[MARK, "a"], ["a", "b"], [MARK, "ab"]]},
+        normalizer={"type": "Prepend", "prepend": MARK},
+        decoder={"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}),
+    "spiece_unigram": spiece(PIECES, 1) + b"\0ab  <s>a <u>\xc3\xa9 b",
+    "spiece_bpe": spiece(PIECES, 2) + b"\0ab  <s>a <u>\xc3\xa9 b",
+    "spiece_bytes": spiece(PIECES + BYTES, 2, byte_fallback=1) + b"\0ab\xc3\xa9",
+}
+
 SEEDS = {
+    "bpe_fuzz": SUBWORD_SEEDS,
     "gguf_fuzz": {
         "every_type": gguf_every_type(),
         "metadata": gguf([(b"s", 8, text(b"value")), (b"b", 7, b"\1"), (b"u", 10, bytes(8)), (b"f", 6, bytes(4)),

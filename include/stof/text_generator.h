@@ -30,6 +30,34 @@ struct GenerateOptions {
   std::function<void(std::string_view)> on_text;
 };
 
+/// How a text is read whose tokens' probabilities are asked for.
+struct ScoreOptions {
+  /// As GenerateOptions::mask.
+  mask::MaskSet mask;
+  /// Tokens that are read together; 0: as many as generate() takes under the mask.
+  std::int64_t window = 0;
+  /// Tokens by which the next window begins later; of a window after the first only its last so
+  /// many are scored. 0: the window's length, so that windows have no token in common.
+  std::int64_t stride = 0;
+  std::int64_t chunk = 256;  ///< tokens that are computed at once, with logits of the vocabulary
+  int num_threads = 0;       ///< 0 = all
+  /// Called after each chunk with (tokens scored, tokens in all).
+  std::function<void(std::int64_t, std::int64_t)> progress;
+};
+
+/// What a model expects of a text's tokens.
+struct TextScore {
+  /// Of each token, the natural logarithm of its probability after those before it in its window;
+  /// NaN of one with none before it: the first, and each window's where windows do not overlap.
+  std::vector<float> log_likelihoods;
+  std::int64_t num_scored = 0;  ///< of them that are no NaN
+  double log_likelihood = 0;    ///< their sum
+  double seconds = 0;
+
+  /// exp(-log_likelihood / num_scored); NaN where nothing is scored.
+  double perplexity() const;
+};
+
 /// Why a text ended.
 enum class StopReason : std::uint8_t {
   kEndToken,    ///< the model said so
@@ -52,6 +80,9 @@ struct GeneratedText {
   std::vector<std::int32_t> ids;  ///< all that were chosen, an end token included
   StopReason reason = StopReason::kMaxTokens;
   std::int64_t prompt_tokens = 0;
+  /// Tokens that there was room for in the caches of keys and values. Under a mask of a window and
+  /// first keys in all layers no more than those, a chunk and some pages, however long the text.
+  std::int64_t cached_tokens = 0;
   /// Wall time, seconds: reading the prompt, writing, and of both planning masks and attention,
   /// the latter 0 on a GPU, where operators are not waited for one by one.
   double prefill = 0, decode = 0, plan = 0, attention = 0;
@@ -90,8 +121,15 @@ class TextGenerator {
   /// `prefill_chunk` and `num_threads` of the options play a part.
   Tensor logits(const std::vector<std::int32_t>& ids, const GenerateOptions& options = {}) const;
 
+  /// The likelihood of a text, window by window, each from the first position on (transformers'
+  /// way, huggingface.co/docs/transformers/perplexity). Memory is a chunk's logits, whatever the
+  /// text. Throws InvalidArgument naming the option, or a token that the model does not know.
+  TextScore score(const std::vector<std::int32_t>& ids, const ScoreOptions& options = {}) const;
+
   /// Throws InvalidArgument naming the option, or where the prompt has no token or more than
-  /// max_positions().
+  /// max_positions(). Where positions are no table (all but GPT-2) and all layers are under a mask
+  /// of a window and first keys, as mask::streaming() is, a text may have 2^24 tokens: positions go
+  /// on, and keys that no later token sees are given back.
   GeneratedText generate(const std::string& prompt, const GenerateOptions& options = {}) const;
 
   /// The same of several prompts of any lengths, side by side: one pass reads a token of each, or

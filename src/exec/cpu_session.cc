@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "core/check.h"
 
@@ -140,6 +141,18 @@ MutableTensorView CpuSession::state(const std::string& name) {
   STOF_CHECK(found != states_.end(), kInvalidArgument,
              "state \"{}\": expected one of the graph's {} states", name, states_.size());
   return found->second.view();
+}
+
+void CpuSession::move_state_rows(std::int64_t to, std::int64_t from, std::int64_t count) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, state] : states_) {
+    STOF_ASSERT(to < from && from + count <= state.shape()[0]);
+    auto* const first = static_cast<std::byte*>(state.data());
+    const std::size_t row = state.bytes() / static_cast<std::size_t>(state.shape()[0]);
+    std::memmove(first + static_cast<std::size_t>(to) * row,
+                 first + static_cast<std::size_t>(from) * row,
+                 static_cast<std::size_t>(count) * row);
+  }
 }
 
 Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {

@@ -52,6 +52,9 @@ class CpuSession {
   /// at once keeps their slots apart. Throws InvalidArgument for a name that is none of a state's.
   MutableTensorView state(const std::string& name);
 
+  /// Rows from .. from + count of every state to `to` and on, which is below `from`; between runs.
+  void move_state_rows(std::int64_t to, std::int64_t from, std::int64_t count);
+
  private:
   struct Prepared;
   std::unique_ptr<Prepared> take(std::int64_t rows);

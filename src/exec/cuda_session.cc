@@ -270,35 +270,6 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
   return *prepared_.emplace(bucket, std::move(fresh)).first->second;
 }
 
-void CudaSession::make_states(const Graph& graph) {
-  const cuda::Driver& driver = cuda::Driver::instance();
-  for (const ValueId id : graph.of_kind(ValueKind::kState)) {
-    const graph::Value& value = graph.value(id);
-    auto found = states_.find(value.name);
-    if (found == states_.end()) {
-      State state{cuda::DeviceBuffer(bytes_of(value), value.name), value.dtype, value.shape};
-      driver.check(
-          driver.cuMemsetD8Async(state.memory.address(), 0, state.memory.bytes(), stream_.handle()),
-          "clearing " + value.name);
-      found = states_.emplace(value.name, std::move(state)).first;
-    }
-    STOF_CHECK(found->second.shape == value.shape, kInvalidArgument,
-               "state \"{}\": expected one shape for all numbers of rows, got {} and {}",
-               value.name, found->second.shape.to_string(), value.shape.to_string());
-  }
-}
-
-MutableTensorView CudaSession::state(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  device_.use();
-  if (states_.empty()) make_states(graph_of_(1));
-  const auto found = states_.find(name);
-  STOF_CHECK(found != states_.end(), kInvalidArgument,
-             "state \"{}\": expected one of the graph's {} states", name, states_.size());
-  const State& state = found->second;
-  return {cuda::device_pointer(state.memory.address()), state.dtype, state.shape};
-}
-
 void CudaSession::prepare(std::int64_t rows) {
   const std::lock_guard lock(mutex_);
   device_.use();

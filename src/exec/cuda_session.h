@@ -88,6 +88,10 @@ class CudaSession {
   /// for a name that is none of a state's.
   MutableTensorView state(const std::string& name);
 
+  /// Rows from .. from + count of every state to `to` and on, which is below `from`; in the order
+  /// of the runs before and after.
+  void move_state_rows(std::int64_t to, std::int64_t from, std::int64_t count);
+
   const cuda::Device& device() const { return device_; }
 
  private:

@@ -12,6 +12,9 @@
 namespace stof::model {
 namespace {
 
+/// Up to which float32 counts, in which positions are turned to angles.
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+
 /// Sessions that wait for their next sequences, each with caches.
 constexpr std::size_t kMaxIdle = 2;
 
@@ -30,6 +33,9 @@ class CpuDecoderSession final : public DecoderSession {
 
   Tensor run(const exec::Batch& batch, exec::RunTiming* timing) override {
     return session_.run(batch, timing);
+  }
+  void move_rows(std::int64_t to, std::int64_t from, std::int64_t count) override {
+    session_.move_state_rows(to, from, count);
   }
 
  private:
@@ -70,11 +76,10 @@ Decoder::Decoder(std::unique_ptr<const DecoderModel> model, const LoadOptions& o
 }
 
 Decoder::Lease::Lease(const Decoder& decoder, std::unique_ptr<Kept> kept,
-                      const SequencesOptions& options, LayerMasks masks, std::int64_t most_tokens)
+                      const SequencesOptions& options, LayerMasks masks, const CacheRows& rows)
     : decoder_(decoder),
       kept_(std::move(kept)),
-      sequences_(*decoder.model_, *kept_->session, options.count, most_tokens, std::move(masks),
-                 options.all_rows) {}
+      sequences_(*decoder.model_, *kept_->session, options.count, rows, std::move(masks)) {}
 
 Decoder::Lease::~Lease() {
   const std::lock_guard lock(decoder_.mutex_);
@@ -82,17 +87,33 @@ Decoder::Lease::~Lease() {
   if (decoder_.idle_.size() > kMaxIdle) decoder_.idle_.pop_back();
 }
 
+LayerMasks Decoder::masks(const mask::MaskSet& also) const {
+  also.check(facts().num_layers, facts().num_heads, "texts");
+  return combine_masks(
+      masks_of_layers_, [this](const mask::Mask& mask) { return model_->masks(mask); }, also,
+      facts().num_heads);
+}
+
+std::int64_t Decoder::most_tokens(const mask::MaskSet& mask) const {
+  if (facts().position_table || !reach_of(masks(mask))) return facts().max_positions;
+  return std::max(kMostTokens, facts().max_positions);
+}
+
 Decoder::Lease Decoder::start(const SequencesOptions& options) const {
-  options.mask.check(facts().num_layers, facts().num_heads, "texts");
-  LayerMasks masks = combine_masks(
-      masks_of_layers_, [this](const mask::Mask& also) { return model_->masks(also); },
-      options.mask, facts().num_heads);
-  // Powers of two, so that few sizes are planned for and sessions serve again.
-  const std::int64_t count = options.count;
-  const std::int64_t most =
-      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(
-          options.tokens, kCachePage, std::max(kCachePage, facts().max_positions)))));
-  const std::int64_t head_rows = options.all_rows ? 0 : count;
+  LayerMasks masks = this->masks(options.mask);
+  CacheRows rows;
+  rows.reach = reach_of(masks);
+  rows.most_tokens = most_tokens(options.mask);
+  // Few sizes, so that few are planned for and sessions serve again.
+  const std::int64_t tokens =
+      std::clamp<std::int64_t>(options.tokens, kCachePage, std::max(kCachePage, rows.most_tokens));
+  rows.each = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tokens)));
+  if (rows.reach) {
+    const std::int64_t chunk = options.chunk > 0 ? options.chunk : tokens;
+    rows.each = std::min(rows.each, page_ceil(exec::bucket_rows(rows_within(*rows.reach, chunk))));
+  }
+  const std::int64_t count = options.count, most = rows.each;
+  const std::int64_t head_rows = options.logit_rows > 0 ? options.logit_rows : count;
   std::unique_ptr<Lease::Kept> kept;
   {
     const std::lock_guard lock(mutex_);
@@ -107,7 +128,7 @@ Decoder::Lease Decoder::start(const SequencesOptions& options) const {
   if (kept == nullptr)
     kept = std::make_unique<Lease::Kept>(
         Lease::Kept{count * most, head_rows, place_->open(count * most, head_rows)});
-  return Lease(*this, std::move(kept), options, std::move(masks), most);
+  return Lease(*this, std::move(kept), options, std::move(masks), rows);
 }
 
 }  // namespace stof::model

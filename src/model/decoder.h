@@ -17,9 +17,11 @@ namespace stof::model {
 /// Sequences that a decoder is to read.
 struct SequencesOptions {
   std::int64_t count = 1;
-  std::int64_t tokens = 0;  ///< at most, of each; or as many as the model has positions
+  std::int64_t tokens = 0;  ///< at most, of each; or Decoder::most_tokens()
+  std::int64_t chunk = 0;   ///< at most, of a part; 0: all its tokens
   mask::MaskSet mask = {};  ///< & the model's own
-  bool all_rows = false;    ///< logits of all tokens, not of the last of each part alone
+  /// Most logits of a pass (Part::logits of all parts together); 0: one of each sequence.
+  std::int64_t logit_rows = 0;
 };
 
 /// Weights where they compute, and the sessions that run on them.
@@ -28,7 +30,7 @@ class DecoderPlace {
   virtual ~DecoderPlace() = default;
   /// "CPU, float32" or "NVIDIA H200, bfloat16"
   virtual std::string describe() const = 0;
-  /// A session with caches of `cache_size` rows; logits of `head_rows` rows at most, 0: of all.
+  /// A session with caches of `cache_size` rows; logits of `head_rows` rows at most.
   virtual std::unique_ptr<DecoderSession> open(std::int64_t cache_size,
                                                std::int64_t head_rows) const = 0;
 };
@@ -60,16 +62,22 @@ class Decoder {
       std::unique_ptr<DecoderSession> session;
     };
     Lease(const Decoder& decoder, std::unique_ptr<Kept> kept, const SequencesOptions& options,
-          LayerMasks masks, std::int64_t most_tokens);
+          LayerMasks masks, const CacheRows& rows);
     const Decoder& decoder_;
     std::unique_ptr<Kept> kept_;
     DecoderSequences sequences_;
   };
-  /// The user's mask may have rules for layers and heads of the model. Throws what its check()
-  /// does.
+  /// Tokens that a sequence may have: as many as the model has positions. Where they are no table
+  /// and all layers see windows and first keys alone, positions go on. Throws what start() does.
+  std::int64_t most_tokens(const mask::MaskSet& mask) const;
+
+  /// Caches have room for all tokens, or where all layers see windows and first keys alone, for
+  /// these. Throws what the mask's check() does.
   Lease start(const SequencesOptions& options) const;
 
  private:
+  LayerMasks masks(const mask::MaskSet& also) const;
+
   std::unique_ptr<const DecoderModel> model_;
   std::unique_ptr<const DecoderPlace> place_;
   std::string place_note_;

@@ -39,6 +39,7 @@ struct DecoderGraphOptions {
 
 struct DecoderFacts {
   std::int64_t num_layers = 0, num_heads = 0, vocab_size = 0, max_positions = 0;
+  bool position_table = false;           ///< a position past max_positions has no numbers
   std::vector<std::int32_t> end_tokens;  ///< after these the text is over
   std::string description;               ///< one line for people
 };

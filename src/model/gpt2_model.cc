@@ -179,6 +179,7 @@ std::unique_ptr<const DecoderModel> make_gpt2_model(Checkpoint checkpoint,
   facts.num_heads = config.num_heads;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
+  facts.position_table = true;
   facts.end_tokens = config.end_tokens;
   facts.description = fmt::format(
       "gpt2: {} layers, hidden {}, {} heads of {}, inner {} with {}, vocabulary {}{}, {} positions",

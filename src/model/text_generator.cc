@@ -17,6 +17,7 @@
 #include "model/sampler.h"
 #include "model/stop_strings.h"
 #include "model/subword.h"
+#include "model/text_score.h"
 
 namespace stof {
 namespace {
@@ -104,10 +105,21 @@ struct TextGenerator::Impl {
   }
 
   /// Of prompt and answer together.
-  std::int64_t most_tokens(std::span<const std::int32_t> prompt,
-                           const GenerateOptions& options) const {
+  std::int64_t most_tokens(std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                           std::int64_t limit) const {
     const auto read = static_cast<std::int64_t>(prompt.size());
-    return read + std::min(options.max_tokens, facts().max_positions - read);
+    return read + std::min(options.max_tokens, limit - read);
+  }
+  /// Throws InvalidArgument where a text has no token, or more than `limit`.
+  void check_tokens(const std::string& name, std::int64_t tokens, std::int64_t limit) const {
+    STOF_CHECK(tokens > 0, kInvalidArgument, "{}: expected at least one token, got none", name);
+    STOF_CHECK(tokens <= limit, kInvalidArgument,
+               "{}: expected at most {} tokens, the positions this model knows, got {}{}", name,
+               limit, tokens,
+               limit > facts().max_positions || facts().position_table
+                   ? ""
+                   : "; under a mask of a window and first keys in all layers, such as "
+                     "\"streaming(4, 1024)\", a text may be longer");
   }
 
   std::vector<GeneratedText> generate(const std::vector<std::string>& prompts,
@@ -173,17 +185,26 @@ Tensor TextGenerator::logits(const std::vector<std::int32_t>& ids,
   impl_->check_options(options);
   const cpu::ThreadScope threads(options.num_threads);
   const auto count = static_cast<std::int64_t>(ids.size());
-  auto sequence = impl_->decoder.start({.tokens = count, .mask = options.mask, .all_rows = true});
+  auto sequence = impl_->decoder.start({.tokens = count,
+                                        .chunk = std::min(count, options.prefill_chunk),
+                                        .mask = options.mask,
+                                        .logit_rows = std::min(count, options.prefill_chunk)});
   exec::RunTiming timing;
   Tensor all(DType::kFloat32, {count, vocab_size()});
   float* out = all.as<float>().data();
   const auto chunk = static_cast<std::size_t>(options.prefill_chunk);
   for (std::size_t at = 0; at < ids.size(); at += std::min(chunk, ids.size() - at)) {
     const auto part = std::span(ids).subspan(at, std::min(chunk, ids.size() - at));
-    const Tensor logits = sequence->forward({{0, part}}, timing);
+    const Tensor logits =
+        sequence->forward({{0, part, static_cast<std::int64_t>(part.size())}}, timing);
     out = std::copy(logits.as<float>().begin(), logits.as<float>().end(), out);
   }
   return all;
+}
+
+TextScore TextGenerator::score(const std::vector<std::int32_t>& ids,
+                               const ScoreOptions& options) const {
+  return model::score_text(impl_->decoder, ids, options);
 }
 
 namespace {
@@ -247,20 +268,20 @@ std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::
 
   const auto prefill_start = Clock::now();
   std::vector<std::vector<std::int32_t>> ids;
+  const std::int64_t limit = decoder.most_tokens(options.mask);
   std::int64_t most = 0;  // tokens of a sequence
   for (std::size_t i = 0; i < count; ++i) {
     ids.push_back(tokenizer->encode(prompts[i]));
     const auto tokens = static_cast<std::int64_t>(ids[i].size());
     const std::string name = count == 1 ? "prompt" : fmt::format("prompt {}", i);
-    STOF_CHECK(tokens > 0, kInvalidArgument, "{}: expected at least one token, got none", name);
-    STOF_CHECK(tokens <= facts().max_positions, kInvalidArgument,
-               "{}: expected at most {} tokens, the positions this model knows, got {}", name,
-               facts().max_positions, tokens);
+    check_tokens(name, tokens, limit);
     writers[i]->result.prompt_tokens = tokens;
-    most = std::max(most, most_tokens(ids[i], options));
+    most = std::max(most, most_tokens(ids[i], options, limit));
   }
-  auto sequences = decoder.start(
-      {.count = static_cast<std::int64_t>(count), .tokens = most, .mask = options.mask});
+  auto sequences = decoder.start({.count = static_cast<std::int64_t>(count),
+                                  .tokens = most,
+                                  .chunk = std::min(most, options.prefill_chunk),
+                                  .mask = options.mask});
   exec::RunTiming timing;
   std::vector<model::DecoderSequences::Part> parts;
   std::vector<std::vector<float>> logits(count);  // that the next token of each is chosen by
@@ -295,7 +316,7 @@ std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::
     for (std::size_t i = 0; i < count; ++i) {
       if (!goes_on[i]) continue;
       const auto sequence = static_cast<std::int64_t>(i);
-      const bool last = sequences->length(sequence) == facts().max_positions;
+      const bool last = sequences->length(sequence) == limit;
       goes_on[i] = writers[i]->next(logits[i], facts().end_tokens, last);
       if (goes_on[i]) parts.push_back({sequence, std::span(writers[i]->result.ids).last(1)});
     }
@@ -309,6 +330,7 @@ std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::
     result.decode = seconds_since(decode_start);
     result.plan = timing.plan;
     result.attention = timing.attention;
+    result.cached_tokens = sequences->pages_each() * model::kCachePage;
   }
   return results;
 }

@@ -112,9 +112,12 @@ int check(const TinyBert& tiny, const char* name, int* failed) {
   int passed = 0;
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
     const CudaBertEncoder gpu(weights(), config, dtype);
-    for (const auto& [title, mask] : {std::pair<const char*, mask::Mask>{"dense", mask::all()},
+    const mask::MaskSet by_layer(mask::all(), {{{{0, 0}}, {}, mask::window(24, 24)},
+                                               {{{1, 1}}, {{0, 0}}, mask::sliding(4)}});
+    for (const auto& [title, mask] : {std::pair<const char*, mask::MaskSet>{"dense", mask::all()},
                                       {"sliding", mask::window(24, 24)},
-                                      {"bigbird", mask::bigbird(32, 1, 1, 2, 11)}}) {
+                                      {"bigbird", mask::bigbird(32, 1, 1, 2, 11)},
+                                      {"by layer", by_layer}}) {
       const Tensor expected = cpu.forward(texts, mask, timing);
       double worst = 0, largest = 0;
       for (int run = 0; run < 3; ++run) {  // the third is a CUDA graph's

@@ -156,7 +156,8 @@ class Check {
         gpu_(TextGenerator::load(folder, {Place::kCuda, dtype, Tuning::kOff})) {}
 
   /// Logits after every token: all chunks but the first attend to what is in the caches.
-  void logits(const char* text, const mask::Mask& mask, std::int64_t tokens, std::int64_t chunk) {
+  void logits(const char* text, const mask::MaskSet& mask, std::int64_t tokens,
+              std::int64_t chunk) {
     GenerateOptions options;
     options.mask = mask;
     options.prefill_chunk = chunk;
@@ -166,7 +167,7 @@ class Check {
   }
 
   /// What the GPU writes must be what the CPU expects most, but for rounding.
-  void generate(const char* text, const mask::Mask& mask, std::int64_t chunk) {
+  void generate(const char* text, const mask::MaskSet& mask, std::int64_t chunk) {
     GenerateOptions options;
     options.mask = mask;
     options.prefill_chunk = chunk;
@@ -267,7 +268,15 @@ int main() {
       check.logits("window and sinks", mask::window(30, 0) | mask::sink(4), 200, 64);
       check.logits("every other key", mask::dilated(64, 2), 150, 64);
       check.logits("every other key", mask::dilated(64, 2), 20, 1);
+      const mask::MaskSet windows(mask::streaming(3, 50), {{{{1, 1}}, {}, mask::window(20, 0)}});
+      const mask::MaskSet heads(mask::all(), {{{{0, 0}}, {}, mask::window(20, 0)},
+                                              {{{1, 1}}, {{1, 2}}, mask::streaming(2, 9)}});
+      check.logits("windows of layers", windows, 200, 64);
+      check.logits("masks of heads", heads, 200, 64);
+      check.logits("masks of heads", heads, 20, 1);
+      check.logits("a window, pages given back", mask::streaming(4, 40), 1700, 128);
       check.generate("causal", mask::all(), 512);
+      check.generate("windows of layers", windows, 32);
       check.generate("window and sinks", mask::window(30, 0) | mask::sink(4), 32);
     }
     check_sequences(folder.path(), &tally);

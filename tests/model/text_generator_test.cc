@@ -188,6 +188,72 @@ TEST(TextGenerator, WritesSeveralTextsAtOnceAsItDoesEachAlone) {
   EXPECT_THAT(error_of([&] { model.generate_all({"a", "b"}, options); }), HasSubstr("on_text"));
 }
 
+/// As transformers' documentation computes perplexity, from the logits of each window.
+TEST(TextGenerator, ScoresTextsByWindows) {
+  const TextGenerator model = tiny("qwen2 window");
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 53; ++i) ids.push_back((i * i * 7 + 3 * i) % 48);
+  struct Case {
+    std::int64_t window, stride, chunk;
+  };
+  for (const auto& [window, stride, chunk] :
+       std::vector<Case>{{0, 0, 256}, {53, 0, 7}, {20, 0, 6}, {20, 8, 5}, {20, 1, 20}, {2, 2, 1}}) {
+    ScoreOptions options;
+    options.num_threads = 1;
+    options.mask = mask::window(9, 0) | mask::sink(2);
+    options.window = window;
+    options.stride = stride;
+    options.chunk = chunk;
+    const TextScore score = model.score(ids, options);
+    GenerateOptions plain = one_thread();
+    plain.mask = options.mask;
+    const auto all = static_cast<std::int64_t>(ids.size());
+    const std::int64_t length = window > 0 ? window : all, step = stride > 0 ? stride : length;
+    double sum = 0;
+    std::int64_t count = 0;
+    std::int64_t before = 0;
+    ASSERT_EQ(score.log_likelihoods.size(), ids.size());
+    std::vector<float> expected(ids.size(), NAN);
+    for (std::int64_t begin = 0; before < all; begin += step) {
+      const std::int64_t end = std::min(begin + length, all);
+      const Tensor logits = model.logits({ids.begin() + begin, ids.begin() + end}, plain);
+      for (std::int64_t i = std::max(before, begin + 1); i < end; ++i) {
+        const auto row =
+            logits.as<float>().subspan(static_cast<std::size_t>(i - begin - 1) * 50, 50);
+        double total = 0;
+        for (const float logit : row) total += std::exp(static_cast<double>(logit));
+        const auto at = static_cast<std::size_t>(i);
+        const double value = row[static_cast<std::size_t>(ids[at])] - std::log(total);
+        expected[at] = static_cast<float>(value);
+        sum += value;
+        ++count;
+      }
+      before = end;
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ASSERT_EQ(std::isnan(score.log_likelihoods[i]), std::isnan(expected[i])) << i;
+      if (std::isnan(expected[i])) continue;
+      EXPECT_NEAR(score.log_likelihoods[i], expected[i], 2e-4) << i;
+    }
+    EXPECT_EQ(score.num_scored, count);
+    EXPECT_NEAR(score.perplexity(), std::exp(-sum / static_cast<double>(count)), 1e-3);
+  }
+  EXPECT_EQ(model.score({}).num_scored, 0);
+  EXPECT_TRUE(std::isnan(model.score({5}).perplexity()));
+  const auto refusal = [&](auto change) {
+    ScoreOptions options;
+    change(options);
+    return error_of([&] { model.score(ids, options); });
+  };
+  EXPECT_THAT(refusal([](auto& o) { o.window = 1; }), HasSubstr("window: expected"));
+  EXPECT_THAT(refusal([](auto& o) { o.window = 1 << 20; }), HasSubstr("window: expected"));
+  EXPECT_THAT(refusal([](auto& o) { o.window = 9, o.stride = 10; }), HasSubstr("stride: expected"));
+  EXPECT_THAT(refusal([](auto& o) { o.chunk = 0; }), HasSubstr("chunk"));
+  EXPECT_THAT(refusal([](auto& o) { o.num_threads = -1; }), HasSubstr("num_threads"));
+  ids[7] = 50;
+  EXPECT_THAT(refusal([](auto&) {}), HasSubstr("token 7: expected an id below 50"));
+}
+
 TEST(TextGenerator, EndsWhereItIsTold) {
   const TextGenerator model = tiny();
   GenerateOptions options = one_thread();

@@ -57,6 +57,10 @@ class CudaDecoderSession final : public DecoderSession {
     return wide;
   }
 
+  void move_rows(std::int64_t to, std::int64_t from, std::int64_t count) override {
+    session_.move_state_rows(to, from, count);
+  }
+
   void prepare(std::int64_t rows) { session_.prepare(rows); }
 
  private:

@@ -1,4 +1,4 @@
-// stof demo: real sentences, a real document, three masks, two pictures.
+// stof demo: real sentences, a real document under three masks, a question about it, pictures.
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "core/check.h"
 #include "core/text.h"
+#include "demo_generation.h"
 #include "demo_texts.h"
 #include "model_folder.h"
 #include "options.h"
@@ -22,10 +23,12 @@ namespace {
 
 struct DemoOptions {
   std::string model = default_model_folder();
+  std::string generator = default_generator_folder();
   std::string document = "/usr/share/common-licenses/GPL-3";
   std::string out = "demo-out";
   /// More than sentence-transformers cuts at for some checkpoints, but what BERT's positions allow.
   std::int64_t piece_tokens = 512;
+  std::int64_t read_tokens = 0;  ///< of the document, by the generator; 0: all
   int threads = 0;
 };
 
@@ -145,7 +148,7 @@ void show_document(const TextEncoder& encoder, const DemoOptions& options, const
 }
 
 void draw_masks(const DemoOptions& options) {
-  print_out("3. Pictures: pairs on the left, tiles on the right\n\n");
+  print_out("4. Pictures: pairs on the left, tiles on the right\n\n");
   for (const DemoMask& entry : demo_masks()) {
     const mask::ScoreShape shape{1, 1, options.piece_tokens, options.piece_tokens};
     mask::DrawOptions draw;
@@ -162,11 +165,18 @@ void draw_masks(const DemoOptions& options) {
 
 void run_demo(const DemoOptions& options, const Program& program) {
   prepare_output(options);
-  const TextEncoder encoder = load_encoder(options.model);
+  LoadOptions load;
+  load.place = Place::kAuto;
+  const TextEncoder encoder = load_encoder(options.model, load);
+  report_place(encoder.place(), encoder.place_note(), program);
   print_out("{}\n\n", encoder.describe());
   show_sentences(encoder, options);
   flush_output();  // something to read while the document is worked on
   show_document(encoder, options, program);
+  flush_output();
+  show_generation(
+      {options.generator, read_option_document(options), options.read_tokens, options.threads},
+      program);
   draw_masks(options);
   print_out(
       "\nTry next:\n"
@@ -185,7 +195,14 @@ void add_demo_command(CLI::App& app, const Program& program) {
   demo.fallthrough();
   demo.add_option("--document", options->document, "Long UTF-8 text")->capture_default_str();
   demo.add_option("--out", options->out, "Folder for the pictures")->capture_default_str();
-  demo.add_option("--model", options->model, "Hugging Face folder")->capture_default_str();
+  demo.add_option("--model", options->model, "Hugging Face folder of an encoder")
+      ->capture_default_str();
+  demo.add_option("--generator", options->generator,
+                  "Hugging Face folder or .gguf file of a decoder that answers questions")
+      ->capture_default_str();
+  demo.add_option("--read-tokens", options->read_tokens,
+                  "Tokens of the document that it reads (default: all)")
+      ->transform(whole_number(1, kMaxSequence));
   demo.add_option("--piece-tokens", options->piece_tokens, "Tokens per piece of the document")
       ->transform(whole_number(16, 65536))
       ->capture_default_str();

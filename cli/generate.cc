@@ -11,6 +11,7 @@
 #include "model_folder.h"
 #include "output.h"
 #include "stof/text_generator.h"
+#include "texts.h"
 
 namespace stof::cli {
 namespace {
@@ -22,6 +23,17 @@ std::string rate(std::int64_t tokens, double seconds) {
 
 }  // namespace
 
+TextGenerator load_generator(const std::string& model, const LoadOptions& load,
+                             const Program& program) {
+  STOF_CHECK(
+      is_folder(model) || file_exists(model), kNotFound, "--model: {}: no such folder or file{}",
+      model,
+      model == default_generator_folder() ? "; run scripts/setup --models to fetch SmolLM2" : "");
+  TextGenerator generator = TextGenerator::load(model, load);
+  if (load.place == Place::kAuto) report_place(generator.place(), generator.place_note(), program);
+  return generator;
+}
+
 void generate_text(const GenerateArguments& arguments, const Program& program) {
   GenerateOptions options;
   if (arguments.max_tokens > 0) options.max_tokens = arguments.max_tokens;
@@ -32,29 +44,24 @@ void generate_text(const GenerateArguments& arguments, const Program& program) {
   options.stop = arguments.stop;
   options.mask = load_mask_set(arguments.mask);
   options.num_threads = arguments.threads;
-  STOF_CHECK(is_folder(arguments.model) || file_exists(arguments.model), kNotFound,
-             "--model: {}: no such folder or file{}", arguments.model,
-             arguments.model == default_generator_folder()
-                 ? "; run scripts/setup --models to fetch SmolLM2"
-                 : "");
-  const TextGenerator generator = TextGenerator::load(arguments.model, arguments.load);
-  if (arguments.load.place == Place::kAuto)
-    report_place(generator.place(), generator.place_note(), program);
+  const std::string prompt =
+      arguments.prompt_file.empty() ? arguments.prompt : read_document(arguments.prompt_file);
+  const TextGenerator generator = load_generator(arguments.model, arguments.load, program);
   if (!arguments.json)
     options.on_text = [](std::string_view text) {
       write_output(text);
       flush_output();
     };
   const GeneratedText result = generator.generate(
-      arguments.chat ? generator.chat_prompt({{"user", arguments.prompt}}) : arguments.prompt,
-      options);
+      arguments.chat ? generator.chat_prompt({{"user", prompt}}) : prompt, options);
   const auto num_tokens = static_cast<std::int64_t>(result.ids.size());
   if (arguments.json) {
-    const nlohmann::ordered_json json = {{"prompt", arguments.prompt},
+    const nlohmann::ordered_json json = {{"prompt", prompt},
                                          {"text", result.text},
                                          {"ids", result.ids},
                                          {"stopped_by", to_string(result.reason)},
                                          {"prompt_tokens", result.prompt_tokens},
+                                         {"cached_tokens", result.cached_tokens},
                                          {"prefill_seconds", result.prefill},
                                          {"decode_seconds", result.decode}};
     print_out("{}\n", json.dump());

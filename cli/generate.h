@@ -7,12 +7,14 @@
 
 #include "commands.h"
 #include "stof/load_options.h"
+#include "stof/text_generator.h"
 
 namespace stof::cli {
 
 struct GenerateArguments {
   std::string prompt;
-  bool chat = false;  ///< the prompt is a user's message
+  std::string prompt_file;  ///< where the prompt is read from instead; "-" is standard input
+  bool chat = false;        ///< the prompt is a user's message
   std::string model;
   LoadOptions load;
   std::string mask;
@@ -25,6 +27,11 @@ struct GenerateArguments {
   int threads = 0;
   bool json = false;
 };
+
+/// TextGenerator::load, with advice where the default model was not fetched yet; says where it
+/// computes as report_place() does.
+TextGenerator load_generator(const std::string& model, const LoadOptions& load,
+                             const Program& program);
 
 /// Streams the text to standard output, then says on standard error how fast that went; or prints
 /// one JSON object.

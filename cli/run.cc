@@ -13,6 +13,7 @@
 #include "model_folder.h"
 #include "options.h"
 #include "output.h"
+#include "perplexity.h"
 #include "place.h"
 #include "progress.h"
 #include "run_report.h"
@@ -34,6 +35,7 @@ struct RunOptions {
   std::string tune = "cached", tune_budget = "30s";
   std::int64_t batch = 32;
   std::int64_t max_tokens = 0;
+  std::int64_t window = 0, stride = 0;  ///< of --task perplexity
   int threads = 0;
   bool json = false, timing = false;
   std::string output;
@@ -53,6 +55,8 @@ void continue_prompt(RunOptions& options, const CLI::App& command, const Program
        {"TEXT", "--file", "--task", "--tune", "--tune-budget", "--batch", "--output", "--timing"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --prompt",
                name);
+  STOF_CHECK(command.count("--prompt") == 0 || command.count("--prompt-file") == 0,
+             kInvalidArgument, "--prompt-file: expected none beside --prompt");
   GenerateArguments& generate = options.generate;
   generate.load = load_options(options);
   generate.model = command.count("--model") > 0 ? options.model : default_generator_folder();
@@ -126,8 +130,30 @@ void classify_files(const RunOptions& options, const CLI::App& command, const Pr
   classify_images(arguments, program);
 }
 
+void score_texts(const RunOptions& options, const CLI::App& command, const Program& program) {
+  for (const char* name :
+       {"--tune", "--tune-budget", "--batch", "--max-tokens", "--output", "--timing"})
+    STOF_CHECK(command.count(name) == 0, kInvalidArgument,
+               "{}: expected none beside --task perplexity", name);
+  PerplexityArguments arguments;
+  arguments.texts = options.texts;
+  arguments.file = options.file;
+  arguments.model = command.count("--model") > 0 ? options.model : default_generator_folder();
+  arguments.load = load_options(options);
+  arguments.mask = options.mask;
+  arguments.window = options.window;
+  arguments.stride = options.stride;
+  arguments.threads = options.threads;
+  arguments.json = options.json;
+  print_perplexity(arguments, program);
+}
+
 void run_texts(RunOptions& options, const CLI::App& command, const Program& program) {
-  if (command.count("--prompt") > 0) {
+  const bool scores = options.task == "perplexity";
+  for (const char* name : {"--window", "--stride"})
+    STOF_CHECK(scores || command.count(name) == 0, kInvalidArgument,
+               "{}: expected --task perplexity beside it", name);
+  if (command.count("--prompt") > 0 || command.count("--prompt-file") > 0) {
     continue_prompt(options, command, program);
     return;
   }
@@ -136,6 +162,10 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
   const bool fills = options.task == "fill-mask", classifies = options.task == "classify";
   STOF_CHECK(fills || classifies || command.count("--top-k") == 0, kInvalidArgument,
              "--top-k: expected --prompt or --task fill-mask or classify beside it");
+  if (scores) {
+    score_texts(options, command, program);
+    return;
+  }
   if (classifies) {
     classify_files(options, command, program);
     return;
@@ -210,8 +240,9 @@ void add_run_command(CLI::App& app, const Program& program) {
       .add_option(
           "--task", options->task,
           "embed: one vector per text; tokens: one per token; fill-mask: what may stand for "
-          "[MASK] or <mask> in a text; classify: the labels of images")
-      ->check(one_of({"embed", "tokens", "fill-mask", "classify"}))
+          "[MASK] or <mask> in a text; classify: the labels of images; perplexity: how well a "
+          "decoder expects texts, or a --file as a whole")
+      ->check(one_of({"embed", "tokens", "fill-mask", "classify", "perplexity"}))
       ->capture_default_str();
   run_command
       .add_option(
@@ -245,6 +276,17 @@ void add_run_command(CLI::App& app, const Program& program) {
                          "Also write float32 .npy: [texts, hidden], or [all tokens, hidden]");
   GenerateArguments& generate = options->generate;
   run_command.add_option("--prompt", generate.prompt, "Continue this text with a decoder");
+  run_command.add_option("--prompt-file", generate.prompt_file,
+                         "Continue the text in this file; - is standard input");
+  run_command
+      .add_option("--window", options->window,
+                  "With --task perplexity: tokens that are read together (default: as many as the "
+                  "model takes)")
+      ->transform(whole_number(2, kMaxSequence));
+  run_command
+      .add_option("--stride", options->stride,
+                  "With --task perplexity: tokens from one window to the next (default: --window)")
+      ->transform(whole_number(1, kMaxSequence));
   run_command.add_flag("--chat", generate.chat,
                        "The prompt is a message to an instruct model, to be answered");
   run_command.add_option("--temperature", generate.temperature, "0: always the likeliest token")
@@ -268,6 +310,7 @@ void add_run_command(CLI::App& app, const Program& program) {
                 "stof run --file sentences.txt --output embeddings.npy",
                 "echo \"a text\" | stof run --file - --json | head -c 300",
                 "stof run --prompt \"Once upon a time\" --max-tokens 60 --device cpu",
+                "stof run --task perplexity --file README.md --window 512 --stride 256",
                 "stof run --chat --prompt \"What is a hash table?\" --temperature 0.7 --seed 1",
                 "stof run \"a long text\" --mask \"window(32,32) | global(1,1)\" --task tokens"}));
   run_command.callback(

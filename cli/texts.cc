@@ -65,8 +65,8 @@ std::vector<std::string> read_texts(const std::vector<std::string>& arguments,
 }
 
 std::string read_document(const std::string& file) {
-  std::string text = read_text_file(file, kMaxBytes);
-  model::decode_utf8(text, file);
+  std::string text = file == "-" ? read_standard_input() : read_text_file(file, kMaxBytes);
+  model::decode_utf8(text, file == "-" ? "standard input" : file);
   return text;
 }
 

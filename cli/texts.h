@@ -12,7 +12,7 @@ namespace stof::cli {
 std::vector<std::string> read_texts(const std::vector<std::string>& arguments,
                                     const std::string& file);
 
-/// Everything in `file` as one text, checked to be UTF-8.
+/// Everything in `file` ("-" is standard input) as one text, checked to be UTF-8.
 std::string read_document(const std::string& file);
 
 }  // namespace stof::cli

@@ -156,7 +156,7 @@ TEST(Completion, BashOffersSubcommandsOptionsAndValues) {
   EXPECT_EQ(complete("stof mask st", 2), "stats\n");
   EXPECT_EQ(complete("stof mask stats --al", 3), "--align\n");
   EXPECT_EQ(complete("stof mask stats --align b", 4), "bottom_right\n");
-  EXPECT_EQ(complete("stof -q run --task ''", 4), "embed tokens fill-mask classify\n");
+  EXPECT_EQ(complete("stof -q run --task ''", 4), "embed tokens fill-mask classify perplexity\n");
   EXPECT_THAT(complete("stof run --qu", 2), HasSubstr("--quiet"));
 }
 

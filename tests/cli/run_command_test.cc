@@ -57,6 +57,21 @@ TEST(Run, SimilarTextsAreCloserThanOthers) {
   EXPECT_GT(dot(vectors[0], vectors[1]), dot(vectors[0], vectors[2]) + 0.2);
 }
 
+TEST(Run, SaysHowWellADecoderExpectsTexts) {
+  const auto lines = lines_of(run_stof({"-q", "run", "--task", "perplexity", "A cat sat on a mat.",
+                                        "Mat a on sat cat a.", "--json"}));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].at("num_scored").get<int>() + 1, lines[0].at("num_tokens").get<int>());
+  EXPECT_LT(3 * lines[0].at("perplexity").get<double>(), lines[1].at("perplexity").get<double>());
+  EXPECT_THAT(run_stof({"run", "a", "--stride", "4"}).err, HasSubstr("--task perplexity"));
+  EXPECT_THAT(run_stof({"run", "--task", "perplexity", "a", "--output", "x.npy"}).err,
+              HasSubstr("--output: expected none beside --task perplexity"));
+  EXPECT_THAT(run_stof({"run", "--task", "perplexity"}).err, HasSubstr("TEXT"));
+  EXPECT_THAT(run_stof({"run", "--prompt", "a", "--prompt-file", "b"}).err,
+              HasSubstr("--prompt-file: expected none beside --prompt"));
+  EXPECT_THAT(run_stof({"run", "--prompt-file", "no-such-file"}).err, HasSubstr("no-such-file"));
+}
+
 TEST(Run, TakesMasksOfLayersAndHeadsFromAFile) {
   const std::string path = testing::TempDir() + "/layer_masks.json";
   const auto embedding = [&](const std::string& mask) -> std::vector<float> {
@@ -295,12 +310,13 @@ TEST(Run, RefusesOptionsThatGenerationHasNot) {
 
 TEST(Demo, ShowsSentencesMasksAndPictures) {
   const TemporaryFolder folder;
-  const Finished finished =
-      run_stof({"demo", "--document", STOF_SOURCE_DIR "/LICENSE", "--out", folder / "pictures"});
+  const Finished finished = run_stof({"demo", "--document", STOF_SOURCE_DIR "/LICENSE",
+                                      "--read-tokens", "300", "--out", folder / "pictures"});
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   EXPECT_EQ(finished.err, "");
-  for (const char* expected : {"1. Sentences", "2. A long document", "3. Pictures", "Try next",
-                               "cosine to dense", "1.0000"})
+  for (const char* expected :
+       {"1. Sentences", "2. A long document", "3. A question", "llama: 30 layers", "4. Pictures",
+        "Try next", "cosine to dense", "1.0000"})
     EXPECT_THAT(finished.out, HasSubstr(expected));
   for (const char* name : {"dense.png", "sliding.png", "bigbird.png"})
     EXPECT_THAT(read_file(folder / ("pictures/" + std::string(name))), StartsWith("\x89PNG"));

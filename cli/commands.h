@@ -24,6 +24,7 @@ void add_cache_command(CLI::App& app, const Program& program);
 void add_explain_command(CLI::App& app, const Program& program);
 void add_tune_command(CLI::App& app, const Program& program);
 void add_calibrate_command(CLI::App& app, const Program& program);
+void add_simulate_command(CLI::App& app, const Program& program);
 void add_demo_command(CLI::App& app, const Program& program);
 void add_completion_command(CLI::App& app, const Program& program);
 

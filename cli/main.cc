@@ -74,6 +74,7 @@ void build(CLI::App& app, Program& program) {
   add_calibrate_command(app, program);
   add_doctor_command(app, program);
   add_cache_command(app, program);
+  add_simulate_command(app, program);
   add_demo_command(app, program);
   add_completion_command(app, program);
 }

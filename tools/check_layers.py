@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["core", "tensor", "expr", "mask", "plan", "graph", "fusion", "codegen", "jit", "backend/cpu",
+LAYERS = ["core", "tensor", "expr", "mask", "simulate", "plan", "graph", "fusion", "codegen", "jit", "backend/cpu",
           "backend/cuda", "exec", "tune", "model", "capi", "cli"]
 
 # The layer of each public header. A new header must be named here: that is how its layer is decided.
@@ -24,6 +24,7 @@ PUBLIC_HEADERS = {
     "expression.h": "expr",
     "mask.h": "mask", "block_mask.h": "mask", "mask_draw.h": "mask", "mask_set.h": "mask",
     "prune.h": "mask",
+    "simulate.h": "simulate",
     "mask_plan.h": "plan",
     "attention.h": "backend/cpu",
     "system_info.h": "backend/cpu",

@@ -10,6 +10,66 @@ namespace stof::exec {
 
 using graph::Graph;
 
+std::vector<AttentionKind> attention_kinds(const Graph& graph) {
+  std::vector<AttentionKind> kinds(static_cast<std::size_t>(graph.num_masks()));
+  std::vector<const graph::Operator*> firsts(kinds.size());
+  for (const graph::Operator& op : graph.operators()) {
+    if (op.op != graph::Op::kAttention) continue;
+    const graph::Attributes& attributes = op.attributes;
+    const auto index = static_cast<std::size_t>(attributes.mask);
+    AttentionKind& kind = kinds[index];
+    const bool cached = graph.in_state(op.inputs[1]);
+    const bool has_table = op.inputs.size() > 3;
+    if (const graph::Operator* const first = firsts[index]) {
+      STOF_CHECK(attributes == first->attributes && cached == kind.cached &&
+                     has_table == (first->inputs.size() > 3) &&
+                     (!has_table ||
+                      graph.value(op.inputs[3]).shape == graph.value(first->inputs[3]).shape),
+                 kUnsupported,
+                 "graph: expected one kind of attention under a mask, but \"{}\" and \"{}\" differ",
+                 first->name, op.name);
+      continue;
+    }
+    firsts[index] = &op;
+    kind.cached = cached;
+    kind.cross = attributes.cross;
+    AttentionProblem& problem = kind.problem;
+    problem.num_heads_q = attributes.heads;
+    problem.num_heads_kv = attributes.kv_heads;
+    problem.head_dim_qk = problem.head_dim_v = attributes.head_dim;
+    problem.dtype = graph.value(op.outputs[0]).dtype;
+    if (attributes.scale != 0) problem.scale = static_cast<float>(attributes.scale);
+    if (cached && !kind.cross) problem.alignment = mask::Alignment::kBottomRight;
+    if (has_table)
+      problem.position_bias = {graph.value(op.inputs[3]).shape[0], attributes.bidirectional,
+                               attributes.max_distance};
+  }
+  return kinds;
+}
+
+bool AttentionKind::alike(const AttentionKind& other) const {
+  const AttentionProblem &a = problem, &b = other.problem;
+  const PositionBias &ours = a.position_bias, &theirs = b.position_bias;
+  return cached == other.cached && cross == other.cross && a.num_heads_q == b.num_heads_q &&
+         a.num_heads_kv == b.num_heads_kv && a.head_dim_qk == b.head_dim_qk && a.dtype == b.dtype &&
+         a.scale == b.scale && ours.num_buckets == theirs.num_buckets &&
+         ours.bidirectional == theirs.bidirectional && ours.max_distance == theirs.max_distance;
+}
+
+std::vector<const AttentionKind*> kinds_of_masks(const std::vector<AttentionKind>& kinds,
+                                                 const Batch& batch) {
+  std::vector<const AttentionKind*> of_masks(static_cast<std::size_t>(batch.num_masks()));
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (kinds[i].problem.head_dim_qk == 0) continue;  // no operator is under this mask
+    const int place = batch.mask_place(static_cast<int>(i));
+    const AttentionKind*& kind = of_masks[static_cast<std::size_t>(place)];
+    if (kind == nullptr) kind = &kinds[i];
+    STOF_CHECK(kind->alike(kinds[i]), kUnsupported,
+               "batch: mask {}: expected operators of one kind under it, got several", place);
+  }
+  return of_masks;
+}
+
 std::optional<AttentionProblem> attention_problem(const Graph& graph) {
   const graph::Operator* first = nullptr;
   for (const graph::Operator& op : graph.operators()) {
@@ -22,15 +82,7 @@ std::optional<AttentionProblem> attention_problem(const Graph& graph) {
                op.name);
   }
   if (first == nullptr) return std::nullopt;
-  const graph::Attributes& attributes = first->attributes;
-  AttentionProblem problem;
-  problem.num_heads_q = attributes.heads;
-  problem.num_heads_kv = attributes.kv_heads;
-  problem.head_dim_qk = problem.head_dim_v = attributes.head_dim;
-  problem.dtype = graph.value(first->outputs[0]).dtype;
-  if (attributes.scale != 0) problem.scale = static_cast<float>(attributes.scale);
-  if (attends_to_caches(graph)) problem.alignment = mask::Alignment::kBottomRight;
-  return problem;
+  return attention_kinds(graph)[static_cast<std::size_t>(first->attributes.mask)].problem;
 }
 
 namespace {
@@ -127,8 +179,15 @@ void check_slots(const Graph& graph, graph::ValueId slots, const TensorView& vie
 bool attends_to_caches(const Graph& graph) {
   return std::any_of(graph.operators().begin(), graph.operators().end(),
                      [&](const graph::Operator& op) {
-                       return op.op == graph::Op::kAttention && graph.in_state(op.inputs[1]);
+                       return op.op == graph::Op::kAttention && !op.attributes.cross &&
+                              graph.in_state(op.inputs[1]);
                      });
+}
+
+std::vector<graph::ValueId> states_of(const Graph& graph) {
+  std::vector<graph::ValueId> states = graph.of_kind(graph::ValueKind::kState);
+  std::erase_if(states, [&](graph::ValueId id) { return graph.value(id).view_of != graph::kNoId; });
+  return states;
 }
 
 std::set<graph::ValueId> slot_inputs(const Graph& graph) {
@@ -211,11 +270,17 @@ void check_batch(const Graph& graph, const Batch& batch) {
   STOF_CHECK(got == std::max(masks, 1), kInvalidArgument,
              "batch: expected {} masks, as many as attention of the graph is under, got {}",
              std::max(masks, 1), got);
-  std::set<std::int64_t> checked;  // layers' caches have one size
-  for (const graph::Operator& op : graph.operators())
-    if (op.op == graph::Op::kAttention && graph.in_state(op.inputs[1]) &&
-        checked.insert(graph.value(op.inputs[1]).shape[0]).second)
-      batch.cache.validate(batch.offsets, graph.value(op.inputs[1]).shape[0]);
+  std::set<std::pair<bool, std::int64_t>> checked;  // layers' caches have one size
+  for (const graph::Operator& op : graph.operators()) {
+    if (op.op != graph::Op::kAttention || !graph.in_state(op.inputs[1])) continue;
+    const bool cross = op.attributes.cross;
+    const std::int64_t size = graph.value(op.inputs[1]).shape[0];
+    if (!checked.insert({cross, size}).second) continue;
+    if (cross)
+      batch.cross_cache.validate_cross(batch.offsets.size() - 1, size);
+    else
+      batch.cache.validate(batch.offsets, size);
+  }
   for (const graph::ValueId id : graph.of_kind(graph::ValueKind::kInput)) {
     const graph::Value& value = graph.value(id);
     const TensorView* const found = find_input(batch, value.name);

@@ -27,6 +27,8 @@ struct Batch {
   /// Of graphs whose attention reads caches: where the sequences' keys are. Their "slots" are
   /// cache.slots(offsets).
   graph::CachePages cache = {};
+  /// Of graphs with cross-attention: where the keys are that sequence i attends to.
+  graph::CachePages cross_cache = {};
   /// Further masks, of attention operators under mask 1, 2, ... (Attributes::mask).
   std::vector<mask::Mask> more_masks = {};
   /// Where operators under several masks share one: which of these masks operators under mask 0,
@@ -85,6 +87,28 @@ using WeightViews = std::map<graph::ValueId, TensorView>;
 /// Throws InvalidArgument naming a weight of the graph that is missing, or does not fit.
 void check_weights(const graph::Graph& graph, const WeightViews& weights);
 
+/// What the graph's attention operators under one mask have in common.
+struct AttentionKind {
+  AttentionProblem problem;
+  bool cached = false;  ///< keys are rows of a cache
+  bool cross = false;   ///< that of Batch::cross_cache
+
+  bool alike(const AttentionKind& other) const;
+  /// Where a batch's keys are: null for the rows of the pass themselves.
+  const graph::CachePages* pages(const Batch& batch) const {
+    return cross ? &batch.cross_cache : cached ? &batch.cache : nullptr;
+  }
+};
+
+/// By mask; a mask that no operator is under has an empty problem. Throws Unsupported where two
+/// operators under one mask differ in anything else.
+std::vector<AttentionKind> attention_kinds(const graph::Graph& graph);
+
+/// Of each of the batch's masks, what operators under it have in common; null for one that none is
+/// under. Throws Unsupported naming a mask that different kinds are under.
+std::vector<const AttentionKind*> kinds_of_masks(const std::vector<AttentionKind>& kinds,
+                                                 const Batch& batch);
+
 /// The attention of all of the graph's attention operators; none without. Throws Unsupported where
 /// two differ in more than their masks.
 std::optional<AttentionProblem> attention_problem(const graph::Graph& graph);
@@ -93,7 +117,7 @@ std::optional<AttentionProblem> attention_problem(const graph::Graph& graph);
 ExecutionPlan make_plan(graph::Graph graph, const SessionOptions& options,
                         const CandidatesOf& candidates_of);
 
-/// Whether attention reads keys and values of caches.
+/// Whether attention reads keys and values of the caches that the rows of the pass are stored in.
 bool attends_to_caches(const graph::Graph& graph);
 
 /// Where a graph goes on with some of its rows only: behind an embedding whose table is no weight
@@ -120,6 +144,9 @@ class PickedRows {
   std::set<graph::ValueId> ids_;
 };
 
+/// States that have memory: not columns of others.
+std::vector<graph::ValueId> states_of(const graph::Graph& graph);
+
 /// Inputs that say where in a cache rows are stored.
 std::set<graph::ValueId> slot_inputs(const graph::Graph& graph);
 
@@ -127,8 +154,8 @@ std::set<graph::ValueId> slot_inputs(const graph::Graph& graph);
 /// or strides do not fit, or offsets that do not ascend from 0, or a number of masks (or of their
 /// places) other than the graph's where it has attention under several, or ids that pick rows past
 /// the batch's, or a slot past its cache or of two rows; of attention over caches what
-/// CachePages::validate() does, or a row that is stored elsewhere than its sequence's keys are
-/// read.
+/// CachePages::validate() and validate_cross() do, or a row that is stored elsewhere than its
+/// sequence's keys are read.
 void check_batch(const graph::Graph& graph, const Batch& batch);
 
 }  // namespace stof::exec

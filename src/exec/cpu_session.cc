@@ -67,7 +67,7 @@ struct CpuSession::Prepared {
     for (const ArenaSlot& slot : plan.slots())
       bindings.addresses[static_cast<std::size_t>(slot.value)] =
           static_cast<std::byte*>(arena.data()) + slot.offset;
-    for (const ValueId id : graph.of_kind(ValueKind::kState))
+    for (const ValueId id : states_of(graph))
       bindings.addresses[static_cast<std::size_t>(id)] = states.at(graph.value(id).name);
     for (const ValueId id : graph.of_kind(ValueKind::kInput)) {
       Tensor& input = inputs.emplace_back(graph.value(id).dtype, graph.value(id).shape);
@@ -90,8 +90,11 @@ struct CpuSession::Prepared {
 };
 
 CpuSession::CpuSession(GraphOf graph_of, std::shared_ptr<CpuWeights> weights,
-                       SessionOptions options)
-    : graph_of_(std::move(graph_of)), weights_(std::move(weights)), options_(std::move(options)) {}
+                       SessionOptions options, std::shared_ptr<CpuStates> states)
+    : graph_of_(std::move(graph_of)),
+      weights_(std::move(weights)),
+      options_(std::move(options)),
+      states_(states != nullptr ? std::move(states) : std::make_shared<CpuStates>()) {}
 
 CpuSession::~CpuSession() = default;
 
@@ -112,38 +115,36 @@ std::unique_ptr<CpuSession::Prepared> CpuSession::take(std::int64_t rows) {
     }
   }
   ExecutionPlan fresh = plan(rows);
-  std::map<std::string, void*> states;
-  {
-    const std::lock_guard lock(mutex_);
-    make_states(fresh.graph());
-    for (auto& [name, state] : states_) states[name] = state.data();
-  }
+  const std::map<std::string, void*> states = states_->of(fresh.graph());
   auto prepared = std::make_unique<Prepared>(std::move(fresh), *weights_, states);
   prepared->rows = bucket;
   return prepared;
 }
 
-void CpuSession::make_states(const Graph& graph) {
-  for (const ValueId id : graph.of_kind(ValueKind::kState)) {
+std::map<std::string, void*> CpuStates::of(const Graph& graph) {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, void*> addresses;
+  for (const ValueId id : states_of(graph)) {
     const graph::Value& value = graph.value(id);
     const auto [found, is_new] = states_.try_emplace(value.name);
     if (is_new) found->second = Tensor(value.dtype, value.shape);
     STOF_CHECK(found->second.shape() == value.shape, kInvalidArgument,
                "state \"{}\": expected one shape for all numbers of rows, got {} and {}",
                value.name, found->second.shape().to_string(), value.shape.to_string());
+    addresses[value.name] = found->second.data();
   }
+  return addresses;
 }
 
-MutableTensorView CpuSession::state(const std::string& name) {
+MutableTensorView CpuStates::state(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  if (states_.empty()) make_states(graph_of_(1));
   const auto found = states_.find(name);
   STOF_CHECK(found != states_.end(), kInvalidArgument,
              "state \"{}\": expected one of the graph's {} states", name, states_.size());
   return found->second.view();
 }
 
-void CpuSession::move_state_rows(std::int64_t to, std::int64_t from, std::int64_t count) {
+void CpuStates::move_rows(std::int64_t to, std::int64_t from, std::int64_t count) {
   const std::lock_guard lock(mutex_);
   for (auto& [name, state] : states_) {
     STOF_ASSERT(to < from && from + count <= state.shape()[0]);
@@ -155,6 +156,15 @@ void CpuSession::move_state_rows(std::int64_t to, std::int64_t from, std::int64_
   }
 }
 
+MutableTensorView CpuSession::state(const std::string& name) {
+  states_->of(graph_of_(1));
+  return states_->state(name);
+}
+
+void CpuSession::move_state_rows(std::int64_t to, std::int64_t from, std::int64_t count) {
+  states_->move_rows(to, from, count);
+}
+
 Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
   RunTiming unused;
   RunTiming& spent = timing == nullptr ? unused : *timing;
@@ -164,18 +174,20 @@ Tensor CpuSession::run(const Batch& batch, RunTiming* timing) {
   const Graph& graph = prepared->plan.graph();
   check_batch(graph, batch);
   std::list<VarlenPlan> plans;
-  if (const std::optional<AttentionProblem> problem = attention_problem(graph)) {
-    const bool cached = attends_to_caches(graph);
-    const std::vector<std::int64_t> keys = cached ? batch.cache.key_offsets() : batch.offsets;
-    std::vector<const VarlenPlan*> of_masks;
-    batch.for_each_mask([&](int i) {
-      plans.push_back(plan_varlen_attention(*problem, batch.mask_of(i), batch.offsets, keys));
-      of_masks.push_back(&plans.back());
-    });
-    for (int i = 0; i < graph.num_masks(); ++i)
-      prepared->attention[static_cast<std::size_t>(i)] = {
-          of_masks[static_cast<std::size_t>(batch.mask_place(i))], cached ? &batch.cache : nullptr};
-  }
+  const std::vector<AttentionKind> kinds = attention_kinds(graph);
+  const std::vector<const AttentionKind*> of_masks = kinds_of_masks(kinds, batch);
+  std::vector<cpu::AttentionSlot> slots(of_masks.size());
+  batch.for_each_mask([&](int i) {
+    const AttentionKind* const kind = of_masks[static_cast<std::size_t>(i)];
+    if (kind == nullptr) return;
+    const graph::CachePages* const pages = kind->pages(batch);
+    plans.push_back(plan_varlen_attention(kind->problem, batch.mask_of(i), batch.offsets,
+                                          pages != nullptr ? pages->key_offsets() : batch.offsets));
+    slots[static_cast<std::size_t>(i)] = {&plans.back(), pages};
+  });
+  for (int i = 0; i < graph.num_masks(); ++i)
+    prepared->attention[static_cast<std::size_t>(i)] =
+        slots[static_cast<std::size_t>(batch.mask_place(i))];
   spent.plan += seconds_since(start);
 
   for (std::size_t i = 0; i < prepared->inputs.size(); ++i)

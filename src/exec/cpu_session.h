@@ -34,11 +34,29 @@ class CpuWeights {
   cpu::PackedWeights packed_;
 };
 
+/// States of graphs, zeros at first, by name: one memory for all batches, and for all sessions that
+/// share it. Safe from several threads; what the states hold is not guarded.
+class CpuStates {
+ public:
+  /// Of all states of the graph. Throws InvalidArgument where one has another shape than before.
+  std::map<std::string, void*> of(const graph::Graph& graph);
+  /// Throws InvalidArgument for a name that is none of a state's.
+  MutableTensorView state(const std::string& name);
+  /// Rows from .. from + count of every state to `to` and on, which is below `from`.
+  void move_rows(std::int64_t to, std::int64_t from, std::int64_t count);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, Tensor> states_;  ///< guarded by mutex_
+};
+
 /// Safe from several threads, which run at once. What a number of rows needs is kept for the next
 /// batch of about as many (bucket_rows()).
 class CpuSession {
  public:
-  CpuSession(GraphOf graph_of, std::shared_ptr<CpuWeights> weights, SessionOptions options = {});
+  /// `states`: those of another session's graph that this one's reads or stores to; null: own ones.
+  CpuSession(GraphOf graph_of, std::shared_ptr<CpuWeights> weights, SessionOptions options = {},
+             std::shared_ptr<CpuStates> states = nullptr);
   ~CpuSession();
 
   /// The graph's first result, [rows, columns], of the rows that it picks. Uses the threads of the
@@ -58,16 +76,13 @@ class CpuSession {
  private:
   struct Prepared;
   std::unique_ptr<Prepared> take(std::int64_t rows);
-  /// Makes what is not there yet; mutex_ is held. Throws InvalidArgument where a graph of another
-  /// number of rows has another shape of it.
-  void make_states(const graph::Graph& graph);
 
   GraphOf graph_of_;
   std::shared_ptr<CpuWeights> weights_;
   SessionOptions options_;
+  std::shared_ptr<CpuStates> states_;
   std::mutex mutex_;
   std::list<std::unique_ptr<Prepared>> idle_;  ///< guarded by mutex_; used last comes first
-  std::map<std::string, Tensor> states_;       ///< guarded by mutex_; what they hold is not
 };
 
 }  // namespace stof::exec

@@ -23,23 +23,8 @@ using graph::ValueKind;
 /// with lists of their own: some MiB each for large batches.
 constexpr std::size_t kMaxMasks = 16, kMaxCaptured = 16;
 
-constexpr std::size_t kAlignment = 256;  // what cuMemAlloc gives, and all that products like
-
 std::size_t bytes_of(const graph::Value& value) {
   return static_cast<std::size_t>(num_elements(value.shape)) * dtype_bytes(value.dtype);
-}
-
-std::size_t padded_bytes(const graph::Value& value) {
-  return (bytes_of(value) + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-/// float16 ends at 65504; bfloat16 goes as far as float32.
-void check_range(const TensorView& view, const std::string& name) {
-  if (view.dtype != DType::kFloat16) return;
-  const auto* const values = static_cast<const Float16*>(view.data);
-  for (std::int64_t i = 0; i < num_elements(view.shape); ++i)
-    STOF_CHECK(std::isfinite(static_cast<float>(values[i])), kUnsupported,
-               "{}: has a value that float16 cannot hold; compute in bfloat16", name);
 }
 
 /// A norm behind a product takes whole rows in one cluster, one in front is computed by every
@@ -77,37 +62,25 @@ void place(const std::vector<cuda::AttentionSlot>& slots, const Batch& batch,
     to[i] = slots[static_cast<std::size_t>(batch.mask_place(static_cast<int>(i)))];
 }
 
+/// Batches of packed sequences are planned without one; a batch with one is planned by itself.
+bool has_position_bias(const AttentionProblem& problem) {
+  return problem.position_bias.num_buckets > 0;
+}
+
+/// Either all attention reads caches or none does, and all that is no cross-attention is alike.
+void check_kinds(const std::vector<AttentionKind>& kinds) {
+  const AttentionKind* first = nullptr;
+  for (const AttentionKind& kind : kinds) {
+    if (kind.problem.head_dim_qk == 0) continue;  // no operator is under this mask
+    if (first == nullptr) first = &kind;
+    STOF_CHECK(kind.cached == first->cached, kUnsupported,
+               "graph: on a GPU expected attention over caches under all masks or none, got both");
+    STOF_CHECK(kind.cross != first->cross || kind.alike(*first), kUnsupported,
+               "graph: on a GPU expected one kind of attention besides cross-attention, got two");
+  }
+}
+
 }  // namespace
-
-CudaWeights::CudaWeights(const cuda::Device& device, const Graph& graph, const WeightViews& views) {
-  check_weights(graph, views);
-  device.use();
-  std::size_t total = 0;
-  const std::vector<ValueId> weights = graph.of_kind(ValueKind::kWeight);
-  for (const ValueId id : weights) total += padded_bytes(graph.value(id));
-  memory_ = cuda::DeviceBuffer(total, "the weights");
-  const cuda::Driver& driver = cuda::Driver::instance();
-  CUdeviceptr next = memory_.address();
-  for (const ValueId id : weights) {
-    const graph::Value& value = graph.value(id);
-    const TensorView& view = views.at(id);
-    check_range(view, value.name);
-    driver.check(driver.cuMemcpyHtoDAsync(next, view.data, bytes_of(value), nullptr),
-                 "uploading " + value.name);
-    addresses_[value.name] = next;
-    next += padded_bytes(value);
-  }
-  driver.check(driver.cuStreamSynchronize(nullptr), "uploading the weights");
-}
-
-void CudaWeights::bind(const Graph& graph, std::vector<CUdeviceptr>& addresses) const {
-  for (const ValueId id : graph.of_kind(ValueKind::kWeight)) {
-    const auto found = addresses_.find(graph.value(id).name);
-    STOF_CHECK(found != addresses_.end(), kInvalidArgument, "weight \"{}\": not among the weights",
-               graph.value(id).name);
-    addresses[static_cast<std::size_t>(id)] = found->second;
-  }
-}
 
 /// Kernels for a number of rows, bound to the session's memory.
 struct CudaSession::Prepared {
@@ -115,7 +88,7 @@ struct CudaSession::Prepared {
 
   ExecutionPlan plan;
   PickedRows picked;
-  std::optional<AttentionProblem> problem;
+  std::vector<AttentionKind> kinds;        ///< by mask
   std::vector<cuda::AttentionSlot> slots;  ///< by mask
   std::vector<CUdeviceptr> addresses;      ///< by ValueId
   std::vector<std::unique_ptr<cuda::SegmentRunner>> runners;
@@ -132,11 +105,13 @@ struct CudaSession::Captured {
 };
 
 CudaSession::CudaSession(const cuda::Device& device, GraphOf graph_of,
-                         std::shared_ptr<const CudaWeights> weights, SessionOptions options)
+                         std::shared_ptr<const CudaWeights> weights, SessionOptions options,
+                         std::shared_ptr<CudaStates> states)
     : device_(device),
       graph_of_(std::move(graph_of)),
       weights_(std::move(weights)),
-      options_(std::move(options)) {}
+      options_(std::move(options)),
+      states_(states != nullptr ? std::move(states) : std::make_shared<CudaStates>()) {}
 
 CudaSession::~CudaSession() {
   try {
@@ -242,8 +217,9 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
       grow(inputs_[graph.value(id).name], bytes_of(graph.value(id)), graph.value(id).name);
     input_rows_ = std::max(input_rows, bucket);
   }
-  make_states(graph);
-  fresh->problem = attention_problem(graph);
+  const std::map<std::string, CUdeviceptr> states = states_->of(graph);
+  fresh->kinds = attention_kinds(graph);
+  check_kinds(fresh->kinds);
   cuda::SegmentBindings bindings;
   bindings.addresses.resize(graph.values().size());
   weights_->bind(graph, bindings.addresses);
@@ -252,9 +228,8 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
         arena_.address() + static_cast<CUdeviceptr>(slot.offset);
   for (const ValueId id : graph.of_kind(ValueKind::kInput))
     bindings.addresses[static_cast<std::size_t>(id)] = inputs_.at(graph.value(id).name).address();
-  for (const ValueId id : graph.of_kind(ValueKind::kState))
-    bindings.addresses[static_cast<std::size_t>(id)] =
-        states_.at(graph.value(id).name).memory.address();
+  for (const ValueId id : states_of(graph))
+    bindings.addresses[static_cast<std::size_t>(id)] = states.at(graph.value(id).name);
   bindings.workspace = workspace_.address();
   fresh->slots.resize(static_cast<std::size_t>(graph.num_masks()));
   bindings.attention = fresh->slots.data();
@@ -270,6 +245,18 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
   return *prepared_.emplace(bucket, std::move(fresh)).first->second;
 }
 
+MutableTensorView CudaSession::state(const std::string& name) {
+  device_.use();
+  states_->of(graph_of_(1));
+  return states_->state(name);
+}
+
+void CudaSession::move_state_rows(std::int64_t to, std::int64_t from, std::int64_t count) {
+  const std::lock_guard lock(mutex_);
+  device_.use();
+  states_->move_rows(to, from, count, stream_.handle());
+}
+
 void CudaSession::prepare(std::int64_t rows) {
   const std::lock_guard lock(mutex_);
   device_.use();
@@ -277,8 +264,10 @@ void CudaSession::prepare(std::int64_t rows) {
 }
 
 CudaSession::Slots CudaSession::packed(const Prepared& prepared, const Batch& batch) {
-  if (!prepared.problem) return {};
+  if (prepared.kinds.empty()) return {};
+  const std::vector<const AttentionKind*> kinds = kinds_of_masks(prepared.kinds, batch);
   const auto num_masks = static_cast<std::size_t>(batch.num_masks());
+  biased_.clear();
   std::size_t missing = 0;
   for (int i = 0; i < batch.num_masks(); ++i)
     missing += !attention_.contains(batch.mask_of(i).fingerprint().hex());
@@ -287,8 +276,19 @@ CudaSession::Slots CudaSession::packed(const Prepared& prepared, const Batch& ba
   Slots slots;
   batch.for_each_mask([&](int i) {
     const mask::Mask& mask = batch.mask_of(i);
+    if (kinds[static_cast<std::size_t>(i)] == nullptr) {
+      slots.emplace_back();
+      return;
+    }
+    const AttentionProblem& problem = kinds[static_cast<std::size_t>(i)]->problem;
+    if (has_position_bias(problem)) {
+      const cuda::BatchAttention& attention =
+          biased_.emplace_back(problem, mask, batch.offsets, device_.facts().ordinal);
+      slots.push_back({nullptr, batch.rows(), &attention, nullptr});
+      return;
+    }
     const auto [found, is_new] =
-        attention_.try_emplace(mask.fingerprint().hex(), *prepared.problem, mask, device_);
+        attention_.try_emplace(mask.fingerprint().hex(), problem, mask, device_);
     found->second.prepare(batch.offsets, stream_.handle());
     slots.push_back({&found->second, batch.rows(), nullptr, nullptr});
   });
@@ -296,25 +296,37 @@ CudaSession::Slots CudaSession::packed(const Prepared& prepared, const Batch& ba
 }
 
 CudaSession::Slots CudaSession::cached(const Prepared& prepared, const Batch& batch) {
-  if (!prepared.problem || !attends_to_caches(prepared.plan.graph())) return {};
-  if (cached_attention_ && cached_attention_->size() > kMaxMasks) {
+  const bool cached = std::any_of(prepared.kinds.begin(), prepared.kinds.end(),
+                                  [](const AttentionKind& kind) { return kind.cached; });
+  if (!cached) return {};
+  const bool too_many =
+      std::any_of(cached_attention_.begin(), cached_attention_.end(),
+                  [](const auto& attention) { return attention.second.size() > kMaxMasks; });
+  if (too_many) {
     stream_.wait("running the session");
     captured_.clear();  // they read these plans' pages
-    cached_attention_.reset();
+    cached_attention_.clear();
   }
-  if (!cached_attention_) cached_attention_.emplace(*prepared.problem, device_);
   spans_.clear();
+  const std::vector<const AttentionKind*> kinds = kinds_of_masks(prepared.kinds, batch);
   Slots slots;
   batch.for_each_mask([&](int i) {
     const mask::Mask& mask = batch.mask_of(i);
+    if (kinds[static_cast<std::size_t>(i)] == nullptr) {
+      slots.emplace_back();
+      return;
+    }
+    const AttentionKind& kind = *kinds[static_cast<std::size_t>(i)];
+    const graph::CachePages& pages = *kind.pages(batch);
+    cuda::CachedAttention& attention =
+        cached_attention_.try_emplace(kind.cross, kind.problem, kind.cross, device_).first->second;
     cuda::AttentionSlot slot;
     slot.rows = batch.rows();
     try {
-      slot.cached = &cached_attention_->prepare(mask, batch.offsets, batch.cache, stream_.handle());
+      slot.cached = &attention.prepare(mask, batch.offsets, pages, stream_.handle());
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kUnsupported) throw;
-      slot.span =
-          &spans_.emplace_back(*prepared.problem, mask, batch.offsets, batch.cache, device_);
+      slot.span = &spans_.emplace_back(kind.problem, mask, batch.offsets, pages, device_);
     }
     slots.push_back(slot);
   });
@@ -384,16 +396,21 @@ CudaSession::Captured& CudaSession::captured(Prepared& prepared, const Batch& ba
   // Over caches the decode kernel's plans and their pages outlive the capture.
   fresh->spans = std::move(spans_);
   Slots slots = std::move(cached);
-  const int num_masks = prepared.problem ? batch.num_masks() : 0;
+  const std::vector<const AttentionKind*> kinds = kinds_of_masks(prepared.kinds, batch);
+  const int num_masks = prepared.kinds.empty() ? 0 : batch.num_masks();
   for (int i = static_cast<int>(slots.size()); i < num_masks; ++i) {
+    if (kinds[static_cast<std::size_t>(i)] == nullptr) {
+      slots.emplace_back();
+      continue;
+    }
     const mask::Mask& mask = batch.mask_of(i);
-    if (options_.batches_repeat) {
+    const AttentionProblem& problem = kinds[static_cast<std::size_t>(i)]->problem;
+    if (options_.batches_repeat || has_position_bias(problem)) {
       const cuda::BatchAttention& attention = fresh->batch_attention.emplace_back(
-          *prepared.problem, mask, batch.offsets, device_.facts().ordinal);
+          problem, mask, batch.offsets, device_.facts().ordinal);
       slots.push_back({nullptr, batch.rows(), &attention, nullptr});
     } else {
-      cuda::PackedAttention& attention =
-          fresh->attention.emplace_back(*prepared.problem, mask, device_);
+      cuda::PackedAttention& attention = fresh->attention.emplace_back(problem, mask, device_);
       attention.prepare(batch.offsets, stream_.handle());
       slots.push_back({&attention, batch.rows(), nullptr, nullptr});
     }

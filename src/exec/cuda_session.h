@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/attention/batch_attention.h"
 #include "backend/cuda/attention/cached_attention.h"
 #include "backend/cuda/attention/packed_attention.h"
 #include "backend/cuda/attention/span_attention.h"
@@ -33,6 +34,28 @@ class CudaWeights {
  private:
   cuda::DeviceBuffer memory_;
   std::map<std::string, cuda::CUdeviceptr> addresses_;
+};
+
+/// States of graphs in device memory, zeros at first, by name: one memory for all batches, and for
+/// all sessions that share it. Safe from several threads; what the states hold is not guarded: a
+/// session waits for what another one stores.
+class CudaStates {
+ public:
+  /// Of all states of the graph. Throws InvalidArgument where one has another shape than before.
+  std::map<std::string, cuda::CUdeviceptr> of(const graph::Graph& graph);
+  /// Throws InvalidArgument for a name that is none of a state's.
+  MutableTensorView state(const std::string& name);
+  /// Rows from .. from + count of every state to `to` and on, which is below `from`. Asynchronous.
+  void move_rows(std::int64_t to, std::int64_t from, std::int64_t count, cuda::CUstream stream);
+
+ private:
+  struct State {
+    cuda::DeviceBuffer memory;
+    DType dtype;
+    Dims shape;
+  };
+  std::mutex mutex_;
+  std::map<std::string, State> states_;  ///< guarded by mutex_
 };
 
 /// cuda::first_candidates() of the families that are allowed, cuBLASLt's only where it is
@@ -63,8 +86,10 @@ struct CudaResult {
 /// weights.
 class CudaSession {
  public:
+  /// `states`: those of another session's graph that this one's reads or stores to; null: own ones.
   CudaSession(const cuda::Device& device, GraphOf graph_of,
-              std::shared_ptr<const CudaWeights> weights, SessionOptions options = {});
+              std::shared_ptr<const CudaWeights> weights, SessionOptions options = {},
+              std::shared_ptr<CudaStates> states = nullptr);
   ~CudaSession();
 
   /// Calls `finish` with the result once all is enqueued; it must wait for what it reads. Throws
@@ -98,9 +123,6 @@ class CudaSession {
   struct Prepared;
   struct Captured;
   Prepared& prepared(std::int64_t rows);
-  /// Makes what is not there yet. Throws InvalidArgument where a graph of another number of rows
-  /// has another shape of it.
-  void make_states(const graph::Graph& graph);
   /// By mask of the batch, likewise below.
   using Slots = std::vector<cuda::AttentionSlot>;
   /// Of graphs whose attention reads caches: the batch's plans, with its pages uploaded; else none.
@@ -116,24 +138,20 @@ class CudaSession {
   GraphOf graph_of_;
   std::shared_ptr<const CudaWeights> weights_;
   SessionOptions options_;
+  std::shared_ptr<CudaStates> states_;
 
   std::mutex mutex_;  ///< guards all below
   cuda::Stream stream_;
   cuda::DeviceBuffer arena_, workspace_;
   std::map<std::string, cuda::DeviceBuffer> inputs_;  ///< by name, for the largest batch so far
   std::int64_t input_rows_ = 0;
-  struct State {
-    cuda::DeviceBuffer memory;
-    DType dtype;
-    Dims shape;
-  };
-  std::map<std::string, State> states_;
   std::map<std::int64_t, std::unique_ptr<Prepared>> prepared_;  ///< by bucket
   std::map<std::string, cuda::PackedAttention> attention_;      ///< by mask
-  std::optional<cuda::CachedAttention> cached_attention_;
-  std::list<cuda::SpanAttention> spans_;           ///< of the last batch
-  std::list<std::unique_ptr<Captured>> captured_;  ///< used last comes first
-  std::string last_key_;                           ///< of the batch before
+  std::map<bool, cuda::CachedAttention> cached_attention_;      ///< by AttentionKind::cross
+  std::list<cuda::SpanAttention> spans_;                        ///< of the last batch
+  std::list<cuda::BatchAttention> biased_;                      ///< likewise, with a position bias
+  std::list<std::unique_ptr<Captured>> captured_;               ///< used last comes first
+  std::string last_key_;                                        ///< of the batch before
 };
 
 }  // namespace stof::exec

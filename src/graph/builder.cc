@@ -137,12 +137,20 @@ ValueId GraphBuilder::rope(const std::string& name, ValueId x, ValueId positions
 ValueId GraphBuilder::attention(const std::string& name, ValueId q, ValueId k, ValueId v,
                                 std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
                                 double scale, int mask) {
+  Attributes attributes;
+  attributes.heads = heads;
+  attributes.kv_heads = kv_heads;
+  attributes.head_dim = head_dim;
+  attributes.scale = scale;
+  attributes.mask = mask;
+  return attention(name, q, k, v, kNoId, attributes);
+}
+
+ValueId GraphBuilder::attention(const std::string& name, ValueId q, ValueId k, ValueId v,
+                                ValueId table, const Attributes& attributes) {
   Operator op = make(Op::kAttention, name, {q, k, v});
-  op.attributes.heads = heads;
-  op.attributes.kv_heads = kv_heads;
-  op.attributes.head_dim = head_dim;
-  op.attributes.scale = scale;
-  op.attributes.mask = mask;
+  if (table != kNoId) op.inputs.push_back(table);
+  op.attributes = attributes;
   return append(std::move(op));
 }
 

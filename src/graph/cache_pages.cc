@@ -38,18 +38,25 @@ std::vector<std::int32_t> CachePages::slots(const std::vector<std::int64_t>& off
 }
 
 void CachePages::validate(const std::vector<std::int64_t>& offsets, std::int64_t size) const {
-  STOF_CHECK(page_size >= 1, kInvalidArgument,
-             "cache pages: page_size: expected 1 and more, got {}", page_size);
-  STOF_CHECK(pages.size() == lengths.size() && lengths.size() + 1 == offsets.size(),
-             kInvalidArgument,
-             "cache pages: expected pages and a length for each of {} sequences, got {} and {}",
-             offsets.empty() ? 0 : offsets.size() - 1, pages.size(), lengths.size());
-  std::set<std::int32_t> seen;
+  validate_cross(offsets.empty() ? 0 : offsets.size() - 1, size);
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t rows = offsets[i + 1] - offsets[i];
     STOF_CHECK(lengths[i] >= rows, kInvalidArgument,
                "cache pages: sequence {}: expected a length of at least its {} rows, got {}", i,
                rows, lengths[i]);
+  }
+}
+
+void CachePages::validate_cross(std::size_t sequences, std::int64_t size) const {
+  STOF_CHECK(page_size >= 1, kInvalidArgument,
+             "cache pages: page_size: expected 1 and more, got {}", page_size);
+  STOF_CHECK(pages.size() == sequences && lengths.size() == sequences, kInvalidArgument,
+             "cache pages: expected pages and a length for each of {} sequences, got {} and {}",
+             sequences, pages.size(), lengths.size());
+  std::set<std::int32_t> seen;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    STOF_CHECK(lengths[i] >= 0, kInvalidArgument,
+               "cache pages: sequence {}: expected a length of 0 or more, got {}", i, lengths[i]);
     const auto wanted = static_cast<std::size_t>((lengths[i] + page_size - 1) / page_size);
     STOF_CHECK(pages[i].size() >= wanted, kInvalidArgument,
                "cache pages: sequence {}: expected {} pages of {} for {} keys, got {}", i, wanted,

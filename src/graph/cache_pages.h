@@ -8,7 +8,8 @@
 namespace stof::graph {
 
 /// Key j of sequence i is the cache's row pages[i][j / page_size] page_size + j % page_size, in
-/// every layer alike. The rows of a pass are the last keys of their sequences.
+/// every layer alike. The rows of a pass are the last keys of their sequences, but for
+/// cross-attention, whose keys another graph stored.
 struct CachePages {
   std::int64_t page_size = 0;
   std::vector<std::vector<std::int32_t>> pages;  ///< of each sequence
@@ -30,6 +31,8 @@ struct CachePages {
   /// Throws InvalidArgument naming the sequence whose pages or length do not fit the rows of the
   /// pass or a cache of `size` rows, or a page that two places share.
   void validate(const std::vector<std::int64_t>& offsets, std::int64_t size) const;
+  /// The same of keys that the rows of the pass are not among, of `sequences` sequences.
+  void validate_cross(std::size_t sequences, std::int64_t size) const;
 };
 
 }  // namespace stof::graph

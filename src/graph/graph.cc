@@ -201,6 +201,12 @@ void add_attributes(Hasher& hasher, const Attributes& attributes) {
   hasher.add(attributes.heads).add(attributes.kv_heads).add(attributes.head_dim);
   constexpr double kFormerTheta = 0;  // tuning records are stored under hashes with it
   hasher.add(attributes.scale).add(kFormerTheta).add(to_string(attributes.pooling));
+  // Likewise without these.
+  if (attributes.cross) hasher.add("cross");
+  if (attributes.max_distance != 0)
+    hasher.add("position_bias")
+        .add(std::int64_t{attributes.bidirectional})
+        .add(attributes.max_distance);
 }
 
 }  // namespace stof::graph

@@ -60,11 +60,13 @@ enum class Op : std::uint8_t {
   /// (x[i], x[i + head_dim/2]) by position frequencies[i], a product that is rounded to float32 as
   /// models are trained with.
   kRope,
-  /// q [rows, heads head_dim], k and v [rows, kv_heads head_dim] -> [rows, heads head_dim]. Masks,
-  /// and which rows make a sequence, are bound by who runs the graph; operators with the same
-  /// Attributes::mask share one. Where k and v are columns of a cache, they have its rows, and who
-  /// runs the graph binds which of them are a sequence's keys (CachePages); queries are then its
-  /// last tokens.
+  /// q [rows, heads head_dim], k and v [rows, kv_heads head_dim] (, table float32 [buckets, heads])
+  /// -> [rows, heads head_dim]. Masks, and which rows make a sequence, are bound by who runs the
+  /// graph; operators with the same Attributes::mask share one, and are alike in all else. Where k
+  /// and v are columns of a cache, they have its rows, and who runs the graph binds which of them
+  /// are a sequence's keys (CachePages); queries are then its last tokens, or, of cross-attention,
+  /// have no place among the keys. A table adds to the score of a key its row of the distance's
+  /// bucket (PositionBias).
   kAttention,
   kHeadStore,  ///< x [rows, heads head_dim] -> [heads, rows, head_dim]
   /// x as kRope's, slots int32 [rows], cache [size, 2 kv_heads head_dim] -> the cache, written over
@@ -95,12 +97,16 @@ enum class Pooling : std::uint8_t { kNone, kMean, kCls, kMax };
 struct Attributes {
   Activation activation = Activation::kNone;  ///< kActivation
   double epsilon = 0;                         ///< kLayerNorm, kRmsNorm, kRmsScale
-  std::int64_t heads = 0;                     ///< kRope, kAttention, kHeadStore, kCacheStore
+  std::int64_t heads = 0;                     ///< kRope, kAttention, kHeadStore, kCacheStore (0:
+                                              ///< rows without queries)
   std::int64_t kv_heads = 0;                  ///< kRope, kAttention, kCacheStore; divides heads
   std::int64_t head_dim = 0;                  ///< kRope, kAttention, kHeadStore, kCacheStore
   double scale = 0;                           ///< kAttention: of q k^T; 0: 1/sqrt(head_dim)
   int mask = 0;                               ///< kAttention: which of the masks that are bound
-  Pooling pooling = Pooling::kNone;           ///< kPool
+  bool cross = false;             ///< kAttention: keys of other sequences, in a cache of their own
+  bool bidirectional = false;     ///< kAttention with a table: PositionBias::bidirectional
+  std::int64_t max_distance = 0;  ///< kAttention with a table: PositionBias::max_distance
+  Pooling pooling = Pooling::kNone;  ///< kPool
 
   bool operator==(const Attributes&) const = default;
 };
@@ -201,6 +207,9 @@ class GraphBuilder {
                std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
   ValueId attention(const std::string& name, ValueId q, ValueId k, ValueId v, std::int64_t heads,
                     std::int64_t kv_heads, std::int64_t head_dim, double scale = 0, int mask = 0);
+  /// `table`: kNoId for none; of the attributes those of kAttention count.
+  ValueId attention(const std::string& name, ValueId q, ValueId k, ValueId v, ValueId table,
+                    const Attributes& attributes);
   ValueId head_store(const std::string& name, ValueId x, std::int64_t heads, std::int64_t head_dim);
   /// The cache after it; `cache` itself is read by nothing later.
   ValueId cache_store(const std::string& name, ValueId x, ValueId slots, ValueId cache,

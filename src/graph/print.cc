@@ -32,6 +32,11 @@ std::string attributes_text(const Attributes& a) {
   if (a.head_dim != 0) add("head_dim", fmt::format("{}", a.head_dim));
   if (a.scale != 0) add("scale", fmt::format("{}", a.scale));
   if (a.mask != 0) add("mask", fmt::format("{}", a.mask));
+  if (a.cross) add("keys", "cross");
+  if (a.max_distance != 0) {
+    add("buckets", a.bidirectional ? "bidirectional" : "causal");
+    add("max_distance", fmt::format("{}", a.max_distance));
+  }
   if (a.pooling != Pooling::kNone) add("kind", std::string(to_string(a.pooling)));
   return text.empty() ? text : fmt::format(" {{{}}}", text);
 }
@@ -87,6 +92,11 @@ std::string Graph::to_json() const {
     if (a.head_dim != 0) attributes["head_dim"] = a.head_dim;
     if (a.scale != 0) attributes["scale"] = a.scale;
     if (a.mask != 0) attributes["mask"] = a.mask;
+    if (a.cross) attributes["cross"] = true;
+    if (a.max_distance != 0) {
+      attributes["bidirectional"] = a.bidirectional;
+      attributes["max_distance"] = a.max_distance;
+    }
     if (a.pooling != Pooling::kNone) attributes["pooling"] = to_string(a.pooling);
     operators.push_back({{"op", to_string(op.op)},
                          {"name", op.name},

@@ -128,8 +128,8 @@ Dims norm(const Checker& check, const Operator& op) {
   return x.shape;
 }
 
-void heads(const Checker& check, const Attributes& attributes) {
-  check.attribute("heads", attributes.heads, 1);
+void heads(const Checker& check, const Attributes& attributes, std::int64_t least = 1) {
+  check.attribute("heads", attributes.heads, least);
   check.attribute("kv_heads", attributes.kv_heads, 1);
   check.attribute("head_dim", attributes.head_dim, 1);
   if (attributes.heads % attributes.kv_heads != 0)
@@ -138,9 +138,10 @@ void heads(const Checker& check, const Attributes& attributes) {
 }
 
 /// Queries, keys and values side by side, and a number for each row.
-const Value& heads_of_rows(const Checker& check, const Attributes& attributes) {
+const Value& heads_of_rows(const Checker& check, const Attributes& attributes,
+                           std::int64_t least_heads) {
   check.count(3, 3);
-  heads(check, attributes);
+  heads(check, attributes, least_heads);
   const Value& x = check.matrix(0);
   const std::int64_t columns = (attributes.heads + 2 * attributes.kv_heads) * attributes.head_dim;
   if (x.shape[1] != columns) check.refuse(0, fmt::format("{} columns", columns));
@@ -149,7 +150,7 @@ const Value& heads_of_rows(const Checker& check, const Attributes& attributes) {
 }
 
 Dims rope(const Checker& check, const Attributes& attributes) {
-  const Value& x = heads_of_rows(check, attributes);
+  const Value& x = heads_of_rows(check, attributes, 1);
   if (attributes.head_dim % 2 != 0)
     check.refuse("head_dim", "an even number", fmt::format("{}", attributes.head_dim));
   check.of(2, DType::kFloat32, {attributes.head_dim / 2});
@@ -157,7 +158,7 @@ Dims rope(const Checker& check, const Attributes& attributes) {
 }
 
 Dims cache_store(const Checker& check, const Attributes& attributes) {
-  const Value& x = heads_of_rows(check, attributes);
+  const Value& x = heads_of_rows(check, attributes, 0);
   const Value& cache = check.matrix(2);
   const std::int64_t columns = 2 * attributes.kv_heads * attributes.head_dim;
   if (cache.dtype != x.dtype || cache.shape[1] != columns)
@@ -165,8 +166,29 @@ Dims cache_store(const Checker& check, const Attributes& attributes) {
   return cache.shape;
 }
 
-Dims attention(const Checker& check, const Attributes& attributes) {
-  check.count(3, 3);
+/// A table of biases, and what only counts with one.
+void position_table(const Checker& check, const Attributes& attributes, bool there) {
+  if (!there) {
+    if (attributes.bidirectional) check.refuse("bidirectional", "a table with it", "none");
+    if (attributes.max_distance != 0) check.refuse("max_distance", "a table with it", "none");
+    return;
+  }
+  const Value& table = check.input(3);
+  const std::int64_t buckets = table.shape.rank() == 2 ? table.shape[0] : 0;
+  const std::int64_t sides = attributes.bidirectional ? 2 : 1;
+  if (table.dtype != DType::kFloat32 || buckets < 2 * sides || buckets % sides != 0 ||
+      table.shape[1] != attributes.heads)
+    check.refuse(
+        3, fmt::format("float32[{}, {}]", sides == 2 ? "an even number from 4 on" : "2 or more",
+                       attributes.heads));
+  check.attribute("max_distance", attributes.max_distance, buckets / sides / 2 + 1);
+  if (attributes.cross)
+    check.refuse("table", "none with cross-attention, whose queries have no place among the keys",
+                 "one");
+}
+
+Dims attention(const Checker& check, const Attributes& attributes, bool has_table) {
+  check.count(3, 4);
   heads(check, attributes);
   const Value& q = check.matrix(0);
   const std::int64_t columns = attributes.heads * attributes.head_dim;
@@ -177,6 +199,9 @@ Dims attention(const Checker& check, const Attributes& attributes) {
     check.of(i, q.dtype, {keys, attributes.kv_heads * attributes.head_dim});
   if (check.in_state(1) != check.in_state(2))
     check.refuse("values", "columns of a cache, as the keys are", "others");
+  if (attributes.cross && !check.in_state(1))
+    check.refuse("cross", "keys and values of a cache", "others");
+  position_table(check, attributes, has_table);
   if (!(attributes.scale >= 0))
     check.refuse("scale", "at least 0", fmt::format("{}", attributes.scale));
   check.attribute("mask", attributes.mask, 0);
@@ -260,7 +285,7 @@ Dims infer_shape(const std::vector<Value>& values, const Operator& op, const Dim
     case Op::kRope:
       return rope(check, op.attributes);
     case Op::kAttention:
-      return attention(check, op.attributes);
+      return attention(check, op.attributes, op.inputs.size() > 3);
     case Op::kHeadStore:
       return head_store(check, op.attributes);
     case Op::kCacheStore:

@@ -65,6 +65,7 @@ Tensor DecoderSequences::forward(const std::vector<Part>& parts, exec::RunTiming
   exec::Batch batch;
   batch.offsets = {0};
   batch.cache.page_size = kCachePage;
+  batch.cross_cache.page_size = cross_.page_size;
   std::vector<std::int32_t> ids, head_rows, positions;
   for (const Part& part : parts) {
     check(part);
@@ -82,6 +83,11 @@ Tensor DecoderSequences::forward(const std::vector<Part>& parts, exec::RunTiming
     std::vector<std::int32_t>& pages = batch.cache.pages.emplace_back();
     for (std::int64_t key = 0; key < batch.cache.lengths.back(); key += kCachePage)
       pages.push_back(static_cast<std::int32_t>(part.sequence * pages_each() + key / kCachePage));
+    if (cross_.page_size > 0) {
+      const auto sequence = static_cast<std::size_t>(part.sequence);
+      batch.cross_cache.pages.push_back(cross_.pages[sequence]);
+      batch.cross_cache.lengths.push_back(cross_.lengths[sequence]);
+    }
   }
   masks_.bind(batch);
   const std::vector<std::int32_t> slots = batch.cache.slots(batch.offsets);

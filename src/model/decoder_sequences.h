@@ -55,6 +55,9 @@ class DecoderSequences {
   DecoderSequences(const DecoderModel& model, DecoderSession& session, std::int64_t count,
                    const CacheRows& rows, LayerMasks masks);
 
+  /// Of an encoder-decoder: where the keys are that each sequence attends to besides its own.
+  void set_cross(graph::CachePages pages) { cross_ = std::move(pages); }
+
   /// Tokens of a sequence so far.
   std::int64_t length(std::int64_t sequence) const {
     return lengths_[static_cast<std::size_t>(sequence)];
@@ -93,6 +96,7 @@ class DecoderSequences {
   LayerMasks masks_;
   std::vector<std::int64_t> lengths_;
   std::vector<std::int64_t> dropped_;  ///< tokens of each that the caches hold no more
+  graph::CachePages cross_;
 };
 
 }  // namespace stof::model

@@ -1,11 +1,11 @@
 #include "model/cuda/decoder_place.h"
 
-#include <cmath>
 #include <utility>
 
-#include "backend/cuda/driver.h"
 #include "core/check.h"
 #include "exec/cuda_session.h"
+#include "model/cuda/download.h"
+#include "model/cuda/generator_check.h"
 
 namespace stof::model {
 namespace {
@@ -33,28 +33,11 @@ class CudaDecoderSession final : public DecoderSession {
     session_.run(
         batch,
         [&](const exec::CudaResult& result) {
-          logits = Tensor(result.dtype, {result.rows, result.columns});
-          const cuda::Driver& driver = cuda::Driver::instance();
-          driver.check(driver.cuMemcpyDtoHAsync(logits.data(), result.address, logits.bytes(),
-                                                result.stream),
-                       "downloading logits");
-          driver.check(driver.cuStreamSynchronize(result.stream), "running the model");
+          // What fills the vocabulary up is no token.
+          logits = download_float32(result, vocab_size_);
         },
         timing);
-    TensorView known = std::as_const(logits).view();
-    known.shape[1] = vocab_size_;  // what fills the vocabulary up is no token
-    Tensor wide = Tensor::converted(known, DType::kFloat32);
-    // float16 that overflowed inside shows at the end.
-    const float* const values = wide.as<float>().data();
-    const std::int64_t count = wide.size();
-    int overflowed = 0;
-#pragma omp simd reduction(+ : overflowed)
-    for (std::int64_t i = 0; i < count; ++i) overflowed += !(std::abs(values[i]) < INFINITY);
-    STOF_CHECK(overflowed == 0, kUnsupported,
-               "{}: this model's values overflowed on this text; compute in {}",
-               to_string(logits.dtype()),
-               logits.dtype() == DType::kFloat16 ? "bfloat16" : "float32, on the CPU");
-    return wide;
+    return logits;
   }
 
   void move_rows(std::int64_t to, std::int64_t from, std::int64_t count) override {
@@ -68,24 +51,12 @@ class CudaDecoderSession final : public DecoderSession {
   std::int64_t vocab_size_;
 };
 
-/// Throws Unsupported naming a dtype, or a matrix that the kernels do not read.
-void check(const graph::Graph& graph, DType dtype) {
-  STOF_CHECK(dtype == DType::kFloat16 || dtype == DType::kBFloat16, kUnsupported,
-             "dtype: on a GPU generators compute in float16 or bfloat16, got {}", to_string(dtype));
-  for (const graph::Operator& op : graph.operators()) {
-    if (op.op != graph::Op::kMatmul) continue;
-    const graph::Value& weight = graph.value(op.inputs[1]);
-    STOF_CHECK(weight.shape[0] % 8 == 0 && weight.shape[1] % 8 == 0, kUnsupported,
-               "weight \"{}\": GPU generators take sizes in multiples of 8, got {}; use the CPU",
-               weight.name, weight.shape.to_string());
-  }
-}
-
 class CudaDecoderPlace final : public DecoderPlace {
  public:
   CudaDecoderPlace(const DecoderModel& model, DType dtype) : model_(model), dtype_(dtype) {
-    check(graph_of(model, dtype == DType::kFloat32 ? DType::kFloat16 : dtype, kCachePage, 1)(1),
-          dtype);
+    check_generator(
+        graph_of(model, dtype == DType::kFloat32 ? DType::kFloat16 : dtype, kCachePage, 1)(1),
+        dtype);
     device_ = cuda::Device::open();
     const graph::Graph graph = graph_of(model, dtype, kCachePage, 1)(1);
     weights_ =

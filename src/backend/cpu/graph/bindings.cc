@@ -151,13 +151,20 @@ Tensor attend(const Bindings& bindings, const Operator& op) {
   if (attributes.scale != 0) problem.scale = static_cast<float>(attributes.scale);
   Tensor keys, values;
   std::vector<std::int64_t> key_offsets = offsets;
+  if (op.inputs.size() > 3)
+    problem.position_bias = {bindings.view(op.inputs[3]).shape[0], attributes.bidirectional,
+                             attributes.max_distance};
   if (bindings.graph().in_state(op.inputs[1])) {
-    const graph::CachePages& pages = bindings.operands().cache;
-    pages.validate(offsets, k.shape[0]);
+    const GraphOperands& operands = bindings.operands();
+    const graph::CachePages& pages = attributes.cross ? operands.cross_cache : operands.cache;
+    if (attributes.cross)
+      pages.validate_cross(offsets.size() - 1, k.shape[0]);
+    else
+      pages.validate(offsets, k.shape[0]);
     keys = gathered(k, pages), values = gathered(v, pages);
     k = std::as_const(keys).view(), v = std::as_const(values).view();
     key_offsets = pages.key_offsets();
-    problem.alignment = mask::Alignment::kBottomRight;
+    if (!attributes.cross) problem.alignment = mask::Alignment::kBottomRight;
   }
   const PackedSequences packed =
       pack_sequences(problem, mask_of(bindings.operands(), op), offsets, key_offsets);
@@ -171,6 +178,7 @@ Tensor attend(const Bindings& bindings, const Operator& op) {
     tensors.k = heads_of(k, first_key, num_keys, attributes.kv_heads);
     tensors.v = heads_of(v, first_key, num_keys, attributes.kv_heads);
     tensors.out = heads_of(out.view(), first, count, attributes.heads);
+    if (op.inputs.size() > 3) tensors.position_bias = bindings.view(op.inputs[3]);
     attention_reference(part.problem, part.mask, tensors);
   }
   return out;

@@ -24,6 +24,7 @@ struct GraphOperands {
   std::vector<std::int64_t> offsets;
   /// Of attention over a cache: the mask is then aligned to the last of a sequence's keys.
   graph::CachePages cache;
+  graph::CachePages cross_cache;  ///< of cross-attention
 };
 
 /// One result for every value that is stored; views are not.

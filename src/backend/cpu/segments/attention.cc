@@ -103,6 +103,11 @@ std::unique_ptr<SegmentRunner> make_attention(const Graph& graph, const fusion::
   tensors.k = packed(segment.inputs[1], attributes.kv_heads);
   tensors.v = packed(segment.inputs[2], attributes.kv_heads);
   tensors.out = packed(segment.outputs[0], attributes.heads);
+  if (segment.inputs.size() > 3) {
+    const Dims& table = graph.value(segment.inputs[3]).shape;
+    tensors.position_bias = {address_of(graph, bindings, segment.inputs[3]), DType::kFloat32,
+                             table};
+  }
   return std::make_unique<Attention>(tensors, graph.in_state(segment.inputs[1]),
                                      bindings.attention + attributes.mask);
 }

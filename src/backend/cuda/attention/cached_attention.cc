@@ -50,6 +50,25 @@ CacheReach cache_reach(const mask::Mask& mask, const std::vector<std::int64_t>& 
   return *reach;
 }
 
+void check_cross_reach(const mask::Mask& mask, const std::vector<std::int64_t>& offsets,
+                       const graph::CachePages& cache, std::int64_t heads) {
+  if (mask.fingerprint() == mask::all().fingerprint()) return;
+  STOF_CHECK(mask.batch_extent() == 1 && mask.head_extent() == 1, kUnsupported,
+             "cross-attention on a GPU: mask {}: expected one for all sequences and heads",
+             mask.describe());
+  for (std::size_t i = 0; i < cache.lengths.size(); ++i) {
+    const std::int64_t rows = offsets[i + 1] - offsets[i], length = cache.lengths[i];
+    const mask::Mask bound = mask.bind({1, heads, rows, length}, mask::Alignment::kTopLeft);
+    for (std::int64_t q = 0; q < rows; ++q) {
+      const auto seen = static_cast<std::int64_t>(bound.visible_keys(0, 0, q, length).size());
+      STOF_CHECK(seen == length, kUnsupported,
+                 "cross-attention on a GPU: mask {}: expected one that shows all keys, got {} of "
+                 "{} for query {}",
+                 mask.describe(), seen, length, q);
+    }
+  }
+}
+
 CachedBatch::CachedBatch(const DecodeProblem& problem, const Device& device)
     : plan_(DecodePlan::build(problem, device.facts().ordinal)),
       page_table_(static_cast<std::size_t>(problem.batch * problem.max_seq_kv / problem.page_size) *
@@ -107,6 +126,10 @@ void CachedBatch::run(const AttentionTensors& tensors, CUstream stream) const {
 CachedBatch& CachedAttention::prepare(const mask::Mask& mask,
                                       const std::vector<std::int64_t>& offsets,
                                       const graph::CachePages& cache, CUstream stream) {
+  STOF_CHECK(problem_.position_bias.num_buckets == 0, kUnsupported,
+             "attention over a cache on a GPU: the decode kernel knows no position bias, got {} "
+             "buckets",
+             problem_.position_bias.num_buckets);
   const auto batch = static_cast<std::int64_t>(cache.lengths.size());
   const std::int64_t rows = offsets[1] - offsets[0];
   for (std::int64_t i = 0; i < batch; ++i) {
@@ -133,7 +156,13 @@ CachedBatch& CachedAttention::prepare(const mask::Mask& mask,
   problem.lengths = true;
   problem.scale = problem_.scale;
   problem.validate();  // first, as there are then few rows to look at
-  const CacheReach reach = cache_reach(mask, offsets, cache, problem_.num_heads_q);
+  CacheReach reach;
+  if (cross_) {
+    check_cross_reach(mask, offsets, cache, problem_.num_heads_q);
+    problem.window_right = std::nullopt;
+  } else {
+    reach = cache_reach(mask, offsets, cache, problem_.num_heads_q);
+  }
   problem.window_left = reach.left;
   problem.sink_tokens = reach.sinks;
   const Key key{batch, rows, keys, cache.page_size, reach.left.value_or(-1), reach.sinks};

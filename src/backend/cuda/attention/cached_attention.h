@@ -29,6 +29,11 @@ struct CacheReach {
 CacheReach cache_reach(const mask::Mask& mask, const std::vector<std::int64_t>& offsets,
                        const graph::CachePages& cache, std::int64_t heads);
 
+/// Throws Unsupported naming the mask where a query of cross-attention does not see all of its
+/// sequence's keys, looked up row by row.
+void check_cross_reach(const mask::Mask& mask, const std::vector<std::int64_t>& offsets,
+                       const graph::CachePages& cache, std::int64_t heads);
+
 /// A plan with the page table and the lengths of the batch at hand, which lie where they are from
 /// batch to batch: a captured run serves later batches. Not safe from several threads.
 class CachedBatch {
@@ -51,12 +56,14 @@ class CachedBatch {
 /// Plans by the shape of a batch. Not safe from several threads.
 class CachedAttention {
  public:
-  CachedAttention(const AttentionProblem& problem, const Device& device)
-      : problem_(problem), device_(device) {}
+  /// `cross`: keys are not the queries' own, and all are seen.
+  CachedAttention(const AttentionProblem& problem, bool cross, const Device& device)
+      : problem_(problem), cross_(cross), device_(device) {}
 
   /// The batch's plan, its pages and lengths copied on `stream`. Keys are planned for in powers of
   /// two. Throws Unsupported for sequences with different numbers of rows or more than the decode
-  /// kernel takes, page sizes that it does not take, and what cache_reach() does.
+  /// kernel takes, page sizes that it does not take, a position bias, and what cache_reach() or
+  /// check_cross_reach() does.
   CachedBatch& prepare(const mask::Mask& mask, const std::vector<std::int64_t>& offsets,
                        const graph::CachePages& cache, CUstream stream);
   /// Shapes that have a plan.
@@ -67,6 +74,7 @@ class CachedAttention {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                          std::int64_t>;
   AttentionProblem problem_;
+  bool cross_;
   Device device_;
   std::map<Key, CachedBatch> batches_;
 };

@@ -35,11 +35,10 @@ SpanAttention::SpanAttention(const AttentionProblem& problem, const mask::Mask& 
                "attention over a cache on a GPU: sequence {}: expected its pages one behind the "
                "other, since the decode kernel does not take the batch, got scattered ones",
                i);
-    AttentionProblem one = problem;
+    AttentionProblem one = problem;  // with its alignment
     one.batch = 1;
     one.seq_q = rows;
     one.seq_kv = cache.lengths[i];
-    one.alignment = mask::Alignment::kBottomRight;
     parts_.push_back(
         {AttentionPlan::build(one, mask, "", device.facts().ordinal), offsets[i], *first});
   }

@@ -17,7 +17,8 @@ namespace stof::cuda {
 /// as of AttentionPlan.
 class SpanAttention {
  public:
-  /// The mask is aligned to the last of a sequence's keys. Throws Unsupported for a sequence whose
+  /// The mask is aligned as the problem says: to the last of a sequence's keys, but for
+  /// cross-attention. Throws Unsupported for a sequence whose
   /// pages are scattered or a mask that differs between sequences, and what AttentionPlan::build()
   /// throws.
   SpanAttention(const AttentionProblem& problem, const mask::Mask& mask,

@@ -9,6 +9,7 @@ namespace {
 using fusion::Choice;
 using fusion::Segment;
 using graph::Graph;
+using graph::ValueId;
 
 std::vector<Choice> choices(const Graph& graph, const Segment& segment, const Device&) {
   if (segment.family != fusion::Family::kAttention) return {};
@@ -66,6 +67,11 @@ std::unique_ptr<SegmentRunner> make(const Graph& graph, const Segment& segment,
   tensors.k = packed(segment.inputs[1], attributes.kv_heads);
   tensors.v = packed(segment.inputs[2], attributes.kv_heads);
   tensors.out = packed(segment.outputs[0], attributes.heads);
+  if (segment.inputs.size() > 3) {
+    const ValueId table = segment.inputs[3];
+    tensors.position_bias = {device_pointer(bindings.addresses[static_cast<std::size_t>(table)]),
+                             DType::kFloat32, graph.value(table).shape};
+  }
   return std::make_unique<Attention>(tensors, graph.in_state(segment.inputs[1]),
                                      bindings.attention + attributes.mask);
 }

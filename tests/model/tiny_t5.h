@@ -1,0 +1,67 @@
+#pragma once
+// The cases of tools/make_golden_t5.py as Hugging Face folders.
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "model/temporary_folder.h"
+#include "model/test_data.h"
+#include "stof/safetensors.h"
+#include "stof/tensor.h"
+
+namespace stof::model {
+
+class T5Golden {
+ public:
+  const nlohmann::json& cases() const { return json_.at("cases"); }
+  const nlohmann::json& at(const std::string& name) const {
+    for (const auto& entry : cases())
+      if (entry.at("name") == name) return entry;
+    throw std::runtime_error(name + ": no such case");
+  }
+  /// The text that the encoder reads.
+  std::vector<std::int32_t> source() const { return json_.at("source"); }
+  /// What the decoder reads after the case's start token.
+  std::vector<std::int32_t> target(const nlohmann::json& entry) const {
+    std::vector<std::int32_t> ids = json_.at("target");
+    ids.insert(ids.begin(), entry.at("config").at("decoder_start_token_id").get<std::int32_t>());
+    return ids;
+  }
+  Tensor encoded(const nlohmann::json& entry) const { return expected("encoded.", entry); }
+  Tensor logits(const nlohmann::json& entry) const { return expected("logits.", entry); }
+
+  /// The leading rows and columns of the weights that a case uses.
+  std::map<std::string, Tensor> weights(const nlohmann::json& entry) const {
+    std::map<std::string, Tensor> weights;
+    for (const auto& [name, extents] : entry.at("tensors").items()) {
+      TensorView view = tensors_.require("weight." + name);
+      view.shape = Dims(extents.get<std::vector<std::int64_t>>());  // strides are the whole's
+      weights[name] = Tensor::copy_of(view);
+    }
+    return weights;
+  }
+
+  void write(const TemporaryFolder& folder, const nlohmann::json& entry) const {
+    write(folder, entry.at("config"), weights(entry));
+  }
+  void write(const TemporaryFolder& folder, const nlohmann::json& config,
+             const std::map<std::string, Tensor>& weights) const {
+    std::vector<NamedTensor> named;
+    for (const auto& [name, tensor] : weights) named.push_back({name, tensor.view()});
+    save_safetensors(folder.path() + "/model.safetensors", named);
+    folder.write("config.json", config.dump());
+  }
+
+ private:
+  Tensor expected(const std::string& kind, const nlohmann::json& entry) const {
+    return Tensor::copy_of(tensors_.require(kind + entry.at("name").get<std::string>()));
+  }
+
+  nlohmann::json json_ = read_golden_json("t5_golden.json");
+  SafetensorsFile tensors_ =
+      SafetensorsFile::open(std::string(STOF_TEST_DATA) + "/t5_golden.safetensors");
+};
+
+}  // namespace stof::model

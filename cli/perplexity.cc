@@ -10,8 +10,10 @@
 #include "generate.h"
 #include "mask_source.h"
 #include "model_folder.h"
+#include "options.h"
 #include "output.h"
 #include "progress.h"
+#include "stof/npy.h"
 #include "stof/text_generator.h"
 #include "texts.h"
 
@@ -27,9 +29,11 @@ void print_perplexity(const PerplexityArguments& arguments, const Program& progr
   options.num_threads = arguments.threads;
   const std::vector<std::string> texts =
       arguments.file.empty() ? arguments.texts : std::vector{read_document(arguments.file)};
+  if (!arguments.output.empty()) require_writable("--output", arguments.output);
   const TextGenerator model = load_generator(arguments.model, arguments.load, program);
   std::vector<std::vector<std::string>> rows = {
       {"text", "tokens", "scored", "log-likelihood a token", "perplexity", "tokens/s"}};
+  std::vector<float> all;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::vector<std::int32_t> ids = model.tokenize(texts[i]);
     STOF_CHECK(ids.size() >= 2, kInvalidArgument,
@@ -39,6 +43,7 @@ void print_perplexity(const PerplexityArguments& arguments, const Program& progr
     ProgressBar bar("reading", static_cast<std::int64_t>(ids.size()), program.quiet);
     options.progress = [&bar](std::int64_t done, std::int64_t) { bar.update(done); };
     const TextScore score = model.score(ids, options);
+    all.insert(all.end(), score.log_likelihoods.begin(), score.log_likelihoods.end());
     const double each = score.log_likelihood / static_cast<double>(score.num_scored);
     if (arguments.json) {
       print_out("{}\n", nlohmann::ordered_json{{"index", i},
@@ -56,6 +61,9 @@ void print_perplexity(const PerplexityArguments& arguments, const Program& progr
                     fmt::format("{:.4f}", score.perplexity()),
                     fmt::format("{:.1f}", static_cast<double>(ids.size()) / score.seconds)});
   }
+  if (!arguments.output.empty())
+    save_npy(arguments.output,
+             {all.data(), DType::kFloat32, {static_cast<std::int64_t>(all.size())}});
   if (!arguments.json) write_output(format_table(rows));
 }
 

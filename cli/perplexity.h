@@ -19,6 +19,7 @@ struct PerplexityArguments {
   std::int64_t window = 0, stride = 0;
   int threads = 0;
   bool json = false;
+  std::string output;  ///< .npy of the tokens' log-likelihoods, of all texts one behind the other
 };
 
 /// Prints a line for each text, or one JSON object a text.

@@ -131,8 +131,7 @@ void classify_files(const RunOptions& options, const CLI::App& command, const Pr
 }
 
 void score_texts(const RunOptions& options, const CLI::App& command, const Program& program) {
-  for (const char* name :
-       {"--tune", "--tune-budget", "--batch", "--max-tokens", "--output", "--timing"})
+  for (const char* name : {"--tune", "--tune-budget", "--batch", "--max-tokens", "--timing"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument,
                "{}: expected none beside --task perplexity", name);
   PerplexityArguments arguments;
@@ -145,6 +144,7 @@ void score_texts(const RunOptions& options, const CLI::App& command, const Progr
   arguments.stride = options.stride;
   arguments.threads = options.threads;
   arguments.json = options.json;
+  arguments.output = options.output;
   print_perplexity(arguments, program);
 }
 
@@ -272,8 +272,10 @@ void add_run_command(CLI::App& app, const Program& program) {
   run_command.add_flag("--json", options->json, "One JSON object per text and line");
   run_command.add_flag("--timing", options->timing,
                        "Say how long loading the weights took, and the first batch after it");
-  run_command.add_option("--output", options->output,
-                         "Also write float32 .npy: [texts, hidden], or [all tokens, hidden]");
+  run_command.add_option(
+      "--output", options->output,
+      "Also write float32 .npy: [texts, hidden], or [all tokens, hidden], or with --task "
+      "perplexity the log-likelihoods, [all tokens]");
   GenerateArguments& generate = options->generate;
   run_command.add_option("--prompt", generate.prompt, "Continue this text with a decoder");
   run_command.add_option("--prompt-file", generate.prompt_file,

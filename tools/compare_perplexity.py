@@ -6,7 +6,7 @@
 
 Both read the text window by window as huggingface.co/docs/transformers/perplexity does. Ends with 1 where
 they differ by more than --tolerance. Where stof and transformers are on different machines, --write FILE
-keeps what transformers finds, and --golden FILE compares with it, without torch.
+keeps what transformers finds, token by token, and --golden FILE compares with it, without torch.
 """
 import argparse
 import json
@@ -14,6 +14,9 @@ import math
 import pathlib
 import subprocess
 import sys
+import tempfile
+
+import numpy
 
 
 def of_transformers(options):
@@ -25,8 +28,8 @@ def of_transformers(options):
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[options.dtype]
     model = AutoModelForCausalLM.from_pretrained(options.folder, dtype=dtype).eval().to(options.torch_device)
     ids = torch.tensor(tokenizer.encode(pathlib.Path(options.text).read_text()).ids, device=options.torch_device)
-    total, count, before = 0.0, 0, 0
-    begin = 0
+    each = [math.nan] * len(ids)
+    before = begin = 0
     while before < len(ids):
         end = min(begin + options.window, len(ids))
         with torch.no_grad():
@@ -34,20 +37,19 @@ def of_transformers(options):
         first = max(before, begin + 1)  # tokens from here on are scored
         if first < end:
             chosen = torch.log_softmax(logits[first - 1 - begin:end - 1 - begin].double(), dim=-1)
-            total += chosen.gather(1, ids[first:end, None]).sum().item()
-            count += end - first
+            each[first:end] = chosen.gather(1, ids[first:end, None])[:, 0].tolist()
         before, begin = end, begin + options.stride
-        print(f"transformers: {before} of {len(ids)} tokens, perplexity {math.exp(-total / max(count, 1)):.4f}",
-              file=sys.stderr, flush=True)
-    return {"num_tokens": len(ids), "num_scored": count, "log_likelihood": total,
-            "perplexity": math.exp(-total / count), "dtype": options.dtype, "window": options.window,
-            "stride": options.stride}
+        print(f"transformers: {before} of {len(ids)} tokens", file=sys.stderr, flush=True)
+    scored = [value for value in each if not math.isnan(value)]
+    return {"num_tokens": len(ids), "num_scored": len(scored), "perplexity": math.exp(-math.fsum(scored) / len(scored)),
+            "dtype": options.dtype, "window": options.window, "stride": options.stride,
+            "log_likelihoods": [None if math.isnan(value) else round(value, 6) for value in each]}
 
 
-def of_stof(options):
+def of_stof(options, output):
     command = [options.stof, "-q", "run", "--task", "perplexity", "--model", options.gguf or options.folder,
                "--file", options.text, "--window", str(options.window), "--stride", str(options.stride), "--json",
-               "--device", options.device, "--dtype", options.stof_dtype or options.dtype]
+               "--device", options.device, "--dtype", options.stof_dtype or options.dtype, "--output", output]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -75,12 +77,16 @@ def main():
         pathlib.Path(options.write).write_text(json.dumps(theirs) + "\n")
     if not options.stof:
         return 0
-    ours = of_stof(options)
+    with tempfile.TemporaryDirectory() as folder:
+        ours = of_stof(options, folder + "/each.npy")
+        each = numpy.load(folder + "/each.npy")
+    wanted = numpy.array([math.nan if value is None else value for value in theirs["log_likelihoods"]])
+    worst = numpy.nanmax(numpy.abs(each - wanted)) if each.shape == wanted.shape else math.inf
     apart = ours["perplexity"] / theirs["perplexity"] - 1
     same_tokens = (ours["num_tokens"], ours["num_scored"]) == (theirs["num_tokens"], theirs["num_scored"])
     good = same_tokens and abs(apart) <= options.tolerance
     print(f"stof, {options.stof_dtype or options.dtype}: {ours['perplexity']:.5f} over {ours['num_scored']} tokens: "
-          f"{apart:+.4%}, {'good' if good else 'TOO FAR'}")
+          f"{apart:+.4%}, a token's log-likelihood by at most {worst:.1e}; {'good' if good else 'TOO FAR'}")
     return 0 if good else 1
 
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
 #include "cli/program.h"
@@ -58,14 +59,20 @@ TEST(Run, SimilarTextsAreCloserThanOthers) {
 }
 
 TEST(Run, SaysHowWellADecoderExpectsTexts) {
+  const std::string path = testing::TempDir() + "/log_likelihoods.npy";
   const auto lines = lines_of(run_stof({"-q", "run", "--task", "perplexity", "A cat sat on a mat.",
-                                        "Mat a on sat cat a.", "--json"}));
+                                        "Mat a on sat cat a.", "--json", "--output", path}));
   ASSERT_EQ(lines.size(), 2u);
+  const Tensor each = load_npy(path);
+  const auto first = each.as<float>().subspan(1, lines[0].at("num_scored").get<std::size_t>());
+  EXPECT_TRUE(std::isnan(each.as<float>()[0]) && std::isnan(each.as<float>()[first.size() + 1]));
+  EXPECT_NEAR(std::accumulate(first.begin(), first.end(), 0.0),
+              lines[0].at("log_likelihood").get<double>(), 1e-3);
   EXPECT_EQ(lines[0].at("num_scored").get<int>() + 1, lines[0].at("num_tokens").get<int>());
   EXPECT_LT(3 * lines[0].at("perplexity").get<double>(), lines[1].at("perplexity").get<double>());
   EXPECT_THAT(run_stof({"run", "a", "--stride", "4"}).err, HasSubstr("--task perplexity"));
-  EXPECT_THAT(run_stof({"run", "--task", "perplexity", "a", "--output", "x.npy"}).err,
-              HasSubstr("--output: expected none beside --task perplexity"));
+  EXPECT_THAT(run_stof({"run", "--task", "perplexity", "a", "--batch", "2"}).err,
+              HasSubstr("--batch: expected none beside --task perplexity"));
   EXPECT_THAT(run_stof({"run", "--task", "perplexity"}).err, HasSubstr("TEXT"));
   EXPECT_THAT(run_stof({"run", "--prompt", "a", "--prompt-file", "b"}).err,
               HasSubstr("--prompt-file: expected none beside --prompt"));

@@ -26,7 +26,7 @@ std::int64_t one_past(const Ranges& ranges) {
 }
 
 /// "0-3, 7"
-std::string text_of(const Ranges& ranges) {
+std::string text_of_ranges(const Ranges& ranges) {
   std::string text;
   for (const auto& [first, last] : ranges)
     text += fmt::format("{}{}{}", text.empty() ? "" : ", ", first,
@@ -85,10 +85,10 @@ void MaskSet::check(std::int64_t num_layers, std::int64_t num_heads,
     const std::string rule = fmt::format("{}: rules[{}].", name_, i);
     STOF_CHECK(one_past(rules_[i].layers) <= num_layers, kInvalidArgument,
                "{}layers: expected layers below {}, as many as the model has, got {}", rule,
-               num_layers, text_of(rules_[i].layers));
+               num_layers, text_of_ranges(rules_[i].layers));
     STOF_CHECK(one_past(rules_[i].heads) <= num_heads, kInvalidArgument,
                "{}heads: expected heads below {}, as many as the model has, got {}", rule,
-               num_heads, text_of(rules_[i].heads));
+               num_heads, text_of_ranges(rules_[i].heads));
     check_mask(rules_[i].mask, rule + "mask");
   }
 }
@@ -110,6 +110,7 @@ std::vector<MaskSet::Group> MaskSet::groups(std::int64_t num_layers, std::int64_
     const auto [found, is_new] = by_rules.try_emplace(own, groups.size());
     if (is_new) {
       std::vector<Mask> heads;
+      heads.reserve(own.size());
       for (const int rule : own)
         heads.push_back(rule < 0 ? default_ : rules_[static_cast<std::size_t>(rule)].mask);
       groups.push_back({heads.size() == 1 ? heads[0] : per_head(heads), {}, name_});
@@ -117,7 +118,7 @@ std::vector<MaskSet::Group> MaskSet::groups(std::int64_t num_layers, std::int64_
     groups[found->second].layers.push_back(layer);
   }
   if (!uniform())
-    for (Group& group : groups) group.name += ": layers " + text_of(ranges_of(group.layers));
+    for (Group& group : groups) group.name += ": layers " + text_of_ranges(ranges_of(group.layers));
   return groups;
 }
 
@@ -133,8 +134,8 @@ std::string MaskSet::to_json() const {
   json["rules"] = nlohmann::ordered_json::array();
   for (const MaskRule& rule : rules_) {
     nlohmann::ordered_json entry;
-    if (!rule.layers.empty()) entry["layers"] = text_of(rule.layers);
-    if (!rule.heads.empty()) entry["heads"] = text_of(rule.heads);
+    if (!rule.layers.empty()) entry["layers"] = text_of_ranges(rule.layers);
+    if (!rule.heads.empty()) entry["heads"] = text_of_ranges(rule.heads);
     entry["mask"] = rule.mask.to_text();
     json["rules"].push_back(std::move(entry));
   }
@@ -151,7 +152,7 @@ Fingerprint MaskSet::fingerprint() const {
   Hasher hasher;
   hasher.add(default_.fingerprint());
   for (const MaskRule& rule : rules_) {
-    hasher.add(text_of(rule.layers)).add(text_of(rule.heads));
+    hasher.add(text_of_ranges(rule.layers)).add(text_of_ranges(rule.heads));
     hasher.add(rule.mask.fingerprint());
   }
   return hasher.finish();

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/env.h"
 #include "core/file.h"
+#include "model/model_kind.h"
 #include "output.h"
 
 namespace stof::cli {
@@ -46,8 +47,7 @@ bool is_decoder(const std::string& path) {
       if (entry.path().extension() == ".gguf") return true;
     return false;
   }
-  const std::string type = model_type(path);
-  return type == "llama" || type == "mistral" || type == "qwen2" || type == "gpt2";
+  return model::is_generator_type(model_type(path));
 }
 
 TextEncoder load_encoder(const std::string& folder, const LoadOptions& options) {

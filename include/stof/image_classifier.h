@@ -37,14 +37,24 @@ class ImageClassifier {
   /// Throws NotFound, Corrupt or Unsupported naming file, field or tensor, expected and got.
   static ImageClassifier load(const std::string& folder);
 
+  std::int64_t num_layers() const;
+  std::int64_t num_heads() const;
+  std::int64_t image_height() const;  ///< pixels that the model reads
+  std::int64_t image_width() const;
+  const std::vector<std::string>& labels() const;  ///< by id
   std::string describe() const;
 
   /// Of PNG and JPEG files. Throws NotFound, Corrupt or Unsupported naming the file.
   std::vector<std::vector<ImageLabel>> classify(const std::vector<std::string>& paths,
                                                 const ClassifyOptions& options = {}) const;
+  /// Of float32 [images, 3, height, width], as pixels() makes them.
+  std::vector<std::vector<ImageLabel>> classify(const Tensor& pixels,
+                                                const ClassifyOptions& options = {}) const;
 
   /// What the model reads of an image: float32 [3, height, width], resized and normalised.
   Tensor pixels(const std::string& path) const;
+  /// The same of an image in memory: uint8 [height, width, 3], red, green and blue.
+  Tensor pixels(const TensorView& rgb) const;
 
   /// Scores of all labels: float32 [images, labels], of float32 [images, 3, height, width].
   Tensor logits(const Tensor& pixels, const ClassifyOptions& options = {}) const;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct EncodeOptions {
   std::int64_t max_tokens = 0;  ///< 0 = the checkpoint's own limit; longer texts are cut
   std::int64_t batch = 32;      ///< texts per forward pass, packed without padding
   int num_threads = 0;          ///< 0 = all
+  /// Whether embed() scales vectors to length 1; default: as the checkpoint says.
+  std::optional<bool> normalize;
   /// Called after each batch with (texts done, texts in all).
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
@@ -73,7 +76,8 @@ class TextEncoder {
 
   EncodedText tokenize(const std::string& text, std::int64_t max_tokens = 0) const;
 
-  /// Pooled (and normalised, where the checkpoint says so) embeddings: float32 [texts, hidden].
+  /// Pooled (and normalised, where the options or the checkpoint say so) embeddings: float32
+  /// [texts, hidden].
   Tensor embed(const std::vector<std::string>& texts, const EncodeOptions& options = {},
                EncodeTiming* timing = nullptr) const;
 

@@ -110,6 +110,8 @@ class TextGenerator {
 
   /// With what the tokenizer puts in front of every text.
   std::vector<std::int32_t> tokenize(const std::string& text) const;
+  /// As the vocabulary spells it: "\u0120the". Throws InvalidArgument on an id that no token has.
+  std::string token(std::int32_t id) const;
   /// The prompt by which an instruct model answers the last of `messages`, by the checkpoint's chat
   /// template. Special tokens that a content spells are taken as such. Throws Unsupported for a
   /// template that is not known (ChatML and SmolLM2's are) or where there is none.

@@ -10,7 +10,7 @@ namespace stof {
 class Cancelled : public std::exception {
  public:
   const char* what() const noexcept override {
-    return "cancelled: the flag that the caller gave for this thread was set";
+    return "cancelled: the caller asked for this call's end";
   }
 };
 

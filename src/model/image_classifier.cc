@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "backend/cpu/thread_scope.h"
+#include "core/cancel.h"
 #include "core/check.h"
+#include "core/optional_libraries.h"
 #include "exec/cpu_session.h"
 #include "model/image.h"
 #include "model/layer_masks.h"
@@ -52,9 +54,40 @@ struct ImageClassifier::Impl {
     }
     return rows;
   }
+
+  void check_options(const ClassifyOptions& options) const {
+    STOF_CHECK(options.count >= 1, kInvalidArgument, "count: expected at least 1 label, got {}",
+               options.count);
+    STOF_CHECK(options.batch >= 1, kInvalidArgument, "batch: expected at least 1, got {}",
+               options.batch);
+  }
+
+  /// `where` begins messages.
+  Tensor read(const model::RgbImage& image, const std::string& where) const {
+    Tensor pixels = processor(image);
+    const Dims expected = {3, config.image_height, config.image_width};
+    STOF_CHECK(pixels.shape() == expected, kUnsupported,
+               "{}: expected {} pixels (the checkpoint does not resize), got {}", where,
+               expected.to_string(), pixels.shape().to_string());
+    return pixels;
+  }
+
+  /// Appends the likeliest labels of each image.
+  void choose(const Tensor& scores, std::int64_t count,
+              std::vector<std::vector<ImageLabel>>& results) const {
+    const auto num_labels = config.labels.size();
+    for (std::int64_t i = 0; i < scores.shape()[0]; ++i) {
+      std::vector<ImageLabel>& labels = results.emplace_back();
+      const auto row =
+          scores.as<float>().subspan(static_cast<std::size_t>(i) * num_labels, num_labels);
+      for (const auto& [id, probability] : model::likeliest(row, count))
+        labels.push_back({id, config.labels[static_cast<std::size_t>(id)], probability});
+    }
+  }
 };
 
 ImageClassifier ImageClassifier::load(const std::string& folder) {
+  open_onednn();
   model::VitConfig config = model::load_vit_config(folder);
   const model::ImageProcessor processor = model::load_image_processor(folder);
   STOF_CHECK(!processor.resizes ||
@@ -79,13 +112,24 @@ std::string ImageClassifier::describe() const {
       config.patch_width, config.labels.size());
 }
 
+std::int64_t ImageClassifier::num_layers() const { return impl_->config.num_layers; }
+std::int64_t ImageClassifier::num_heads() const { return impl_->config.num_heads; }
+std::int64_t ImageClassifier::image_height() const { return impl_->config.image_height; }
+std::int64_t ImageClassifier::image_width() const { return impl_->config.image_width; }
+const std::vector<std::string>& ImageClassifier::labels() const { return impl_->config.labels; }
+
 Tensor ImageClassifier::pixels(const std::string& path) const {
-  Tensor pixels = impl_->processor(model::load_image(path));
-  const Dims expected = {3, impl_->config.image_height, impl_->config.image_width};
-  STOF_CHECK(pixels.shape() == expected, kUnsupported,
-             "{}: expected {} pixels (the checkpoint does not resize), got {}", path,
-             expected.to_string(), pixels.shape().to_string());
-  return pixels;
+  return impl_->read(model::load_image(path), path);
+}
+
+Tensor ImageClassifier::pixels(const TensorView& rgb) const {
+  STOF_CHECK(rgb.dtype == DType::kUInt8 && rgb.shape.rank() == 3 && rgb.shape[2] == 3 &&
+                 rgb.shape[0] >= 1 && rgb.shape[1] >= 1,
+             kInvalidArgument, "image: expected uint8 [height, width, 3], got {} {}",
+             to_string(rgb.dtype), rgb.shape.to_string());
+  const Tensor copy = Tensor::copy_of(rgb);
+  const auto* bytes = static_cast<const std::uint8_t*>(copy.data());
+  return impl_->read({rgb.shape[1], rgb.shape[0], {bytes, bytes + copy.bytes()}}, "image");
 }
 
 Tensor ImageClassifier::logits(const Tensor& pixels, const ClassifyOptions& options) const {
@@ -127,14 +171,11 @@ Tensor ImageClassifier::logits(const Tensor& pixels, const ClassifyOptions& opti
 
 std::vector<std::vector<ImageLabel>> ImageClassifier::classify(
     const std::vector<std::string>& paths, const ClassifyOptions& options) const {
-  STOF_CHECK(options.count >= 1, kInvalidArgument, "count: expected at least 1 label, got {}",
-             options.count);
-  STOF_CHECK(options.batch >= 1, kInvalidArgument, "batch: expected at least 1, got {}",
-             options.batch);
+  impl_->check_options(options);
   const model::VitConfig& config = impl_->config;
-  const auto num_labels = config.labels.size();
   std::vector<std::vector<ImageLabel>> results;
   while (results.size() < paths.size()) {
+    check_cancelled();
     const std::size_t begin = results.size();
     const std::size_t count =
         std::min(paths.size() - begin, static_cast<std::size_t>(options.batch));
@@ -145,16 +186,33 @@ std::vector<std::vector<ImageLabel>> ImageClassifier::classify(
       const Tensor image = pixels(paths[i]);
       out = std::copy_n(static_cast<const std::byte*>(image.data()), image.bytes(), out);
     }
-    const Tensor scores = logits(batch, options);
-    for (std::size_t i = 0; i < count; ++i) {
-      std::vector<ImageLabel>& labels = results.emplace_back();
-      for (const auto& [id, probability] :
-           model::likeliest(scores.as<float>().subspan(i * num_labels, num_labels), options.count))
-        labels.push_back({id, config.labels[static_cast<std::size_t>(id)], probability});
-    }
+    impl_->choose(logits(batch, options), options.count, results);
     if (options.progress)
       options.progress(static_cast<std::int64_t>(results.size()),
                        static_cast<std::int64_t>(paths.size()));
+  }
+  return results;
+}
+
+std::vector<std::vector<ImageLabel>> ImageClassifier::classify(
+    const Tensor& pixels, const ClassifyOptions& options) const {
+  impl_->check_options(options);
+  std::vector<std::vector<ImageLabel>> results;
+  const std::int64_t images = pixels.shape().rank() == 4 ? pixels.shape()[0] : 1;
+  for (std::int64_t begin = 0; begin < images; begin += options.batch) {
+    check_cancelled();
+    const std::int64_t end = std::min(images, begin + options.batch);
+    if (end - begin == images) {  // also what is no batch of images, which logits() refuses
+      impl_->choose(logits(pixels, options), options.count, results);
+    } else {
+      TensorView part = pixels.view();
+      part.data =
+          static_cast<const std::byte*>(pixels.data()) +
+          static_cast<std::size_t>(begin) * (pixels.bytes() / static_cast<std::size_t>(images));
+      part.shape[0] = end - begin;
+      impl_->choose(logits(Tensor::copy_of(part), options), options.count, results);
+    }
+    if (options.progress) options.progress(end, images);
   }
   return results;
 }

@@ -1,6 +1,7 @@
 #include "model/place_choice.h"
 
 #include "core/check.h"
+#include "core/optional_libraries.h"
 #include "stof/gpu_info.h"
 
 namespace stof::model {
@@ -30,6 +31,7 @@ std::string place_by(const LoadOptions& options, const std::string& what, DType 
       note = error.what();
     }
   }
+  open_onednn();  // what is missing is said here, not by the first call
   on_cpu();
   return note;
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/check.h"
+#include "core/optional_libraries.h"
 #include "core/text.h"
 #include "model/protobuf.h"
 #include "model/unicode.h"
@@ -68,7 +69,7 @@ class SentencePieceTokenizer::Library {
 SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceSpec spec, const std::string& where)
     : spec_(std::move(spec)),
       tokens_(spec_.pieces.size() + spec_.added.size(), where),
-      library_(std::make_unique<Library>(spec_.model, where)),
+      library_((open_sentencepiece(), std::make_unique<Library>(spec_.model, where))),
       num_pieces_(static_cast<std::int64_t>(spec_.pieces.size())) {
   for (std::size_t i = 0; i < spec_.pieces.size(); ++i) {
     const SentencePieceSpec::Piece& piece = spec_.pieces[i];

@@ -10,6 +10,7 @@
 
 #include "backend/cpu/ops/pooling.h"
 #include "backend/cpu/thread_scope.h"
+#include "core/cancel.h"
 #include "core/check.h"
 #include "model/bert_family.h"
 #include "model/likeliest.h"
@@ -138,6 +139,7 @@ void TextEncoder::Impl::run(const std::vector<std::string>& texts, const EncodeO
   const auto batch = static_cast<std::size_t>(options.batch);
   for (std::size_t begin = 0; begin < order.size();
        begin += std::min(batch, order.size() - begin)) {
+    check_cancelled();
     const std::size_t end = begin + std::min(batch, order.size() - begin);
     model::PackedTexts packed;
     for (std::size_t i = begin; i < end && !ids[order[i]].empty(); ++i)
@@ -207,6 +209,7 @@ Tensor TextEncoder::embed(const std::vector<std::string>& texts, const EncodeOpt
   const std::int64_t hidden = hidden_size();
   Tensor embeddings(DType::kFloat32, {static_cast<std::int64_t>(texts.size()), hidden});
   float* const out = embeddings.as<float>().data();
+  const bool normalize = options.normalize.value_or(impl_->sentence.normalize);
   impl_->run(texts, options, timing,
              [&](const model::PackedTexts& packed, std::span<const std::size_t> indices,
                  model::EncoderTiming& spent) {
@@ -216,7 +219,7 @@ Tensor TextEncoder::embed(const std::vector<std::string>& texts, const EncodeOpt
                for (const std::size_t text : indices) {
                  float* row = out + static_cast<std::int64_t>(text) * hidden;
                  std::copy_n(vector, hidden, row);
-                 if (impl_->sentence.normalize) cpu::normalize_l2(row, hidden);
+                 if (normalize) cpu::normalize_l2(row, hidden);
                  vector += hidden;
                }
              });

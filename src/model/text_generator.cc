@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend/cpu/thread_scope.h"
+#include "core/cancel.h"
 #include "core/check.h"
 #include "core/file.h"
 #include "model/chat_template.h"
@@ -172,6 +173,8 @@ std::vector<std::int32_t> TextGenerator::tokenize(const std::string& text) const
   return impl_->tokenizer->encode(text);
 }
 
+std::string TextGenerator::token(std::int32_t id) const { return impl_->tokenizer->token(id); }
+
 std::string TextGenerator::chat_prompt(const std::vector<ChatMessage>& messages) const {
   return model::render_chat(impl_->chat_template, messages, impl_->path);
 }
@@ -195,6 +198,7 @@ Tensor TextGenerator::logits(const std::vector<std::int32_t>& ids,
   const auto chunk = static_cast<std::size_t>(options.prefill_chunk);
   for (std::size_t at = 0; at < ids.size(); at += std::min(chunk, ids.size() - at)) {
     const auto part = std::span(ids).subspan(at, std::min(chunk, ids.size() - at));
+    check_cancelled();
     const Tensor logits =
         sequence->forward({{0, part, static_cast<std::int64_t>(part.size())}}, timing);
     out = std::copy(logits.as<float>().begin(), logits.as<float>().end(), out);
@@ -286,6 +290,7 @@ std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::
   std::vector<model::DecoderSequences::Part> parts;
   std::vector<std::vector<float>> logits(count);  // that the next token of each is chosen by
   const auto forward = [&] {
+    check_cancelled();
     const Tensor rows = sequences->forward(parts, timing);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto width = static_cast<std::size_t>(facts().vocab_size);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/optional_libraries.h"
 
 namespace stof::cpu {
 namespace {
@@ -132,6 +133,7 @@ struct PackedWeight::Impl {
 
 PackedWeight::PackedWeight(const TensorView& weight, Layout layout)
     : impl_(std::make_unique<Impl>()) {
+  open_onednn();  // all else here has such a weight
   STOF_CHECK(weight.dtype == DType::kFloat32 && weight.shape.rank() == 2 && weight.is_contiguous(),
              kInvalidArgument, "weight: expected a contiguous float32 [out, in], got {}",
              weight.describe());

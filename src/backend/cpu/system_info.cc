@@ -13,6 +13,7 @@
 
 #include "backend/cpu/cpu_features.h"
 #include "core/env.h"
+#include "core/optional_libraries.h"
 
 namespace stof {
 namespace {
@@ -60,6 +61,7 @@ std::string decimal_version(unsigned number) {
 }
 
 std::vector<LibraryInfo> libraries() {
+  open_onednn();
   const dnnl_version_t& onednn = *dnnl_version();
   return {
       {"oneDNN", fmt::format("{}.{}.{}", onednn.major, onednn.minor, onednn.patch)},

@@ -32,12 +32,12 @@ PUBLIC_HEADERS = {
     "cuda_decode.h": "backend/cuda", "gpu_info.h": "backend/cuda",
     "load_options.h": "model", "text_encoder.h": "model", "image_classifier.h": "model",
     "text_generator.h": "model",
-    "stof.h": "capi",
+    "stof.h": "capi", "models.h": "capi",
 }
 # Of those, the headers that C programs include, and what they may have that others may not.
-C_HEADERS = {"include/stof/stof.h"}
+C_HEADERS = {"include/stof/stof.h", "include/stof/models.h"}
 C_STD_HEADERS = {"stddef.h", "stdint.h"}
-C_CONDITIONALS = {"ifndef STOF_STOF_H", "ifdef __cplusplus"}
+C_CONDITIONALS = {"ifndef STOF_STOF_H", "ifndef STOF_MODELS_H", "ifdef __cplusplus"}
 
 MAX_LINES = 500
 LAYERED_FOLDERS = ("include/stof", "src", "cli")

@@ -28,6 +28,7 @@ int main(void) {
   packed_sequences_are_right();
   plans_say_what_they_are();
   wrong_masks_are_refused();
+  wrong_models_are_refused();
   wrong_problems_are_refused();
   wrong_tensors_are_refused();
   wrong_block_lists_are_refused();

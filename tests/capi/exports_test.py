@@ -1,4 +1,4 @@
-"""The shared library exports the functions that stof.h declares, and nothing else."""
+"""The shared library exports the functions that stof.h and models.h declare, and nothing else."""
 
 import argparse
 import pathlib
@@ -13,16 +13,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nm", required=True)
     parser.add_argument("--library", dest="shared_library", required=True)
-    parser.add_argument("--header", type=pathlib.Path, required=True)
+    parser.add_argument("--header", type=pathlib.Path, nargs="+", required=True)
     options = parser.parse_args()
-    declared = set(FUNCTION.findall(options.header.read_text(encoding="utf-8")))
+    texts = [header.read_text(encoding="utf-8") for header in options.header]
+    declared = {name for text in texts for name in FUNCTION.findall(text)}
+    headers = " and ".join(header.name for header in options.header)
     listing = subprocess.run([options.nm, "--dynamic", "--defined-only", options.shared_library], check=True,
                              stdout=subprocess.PIPE, text=True).stdout
     exported = {line.split()[-1] for line in listing.splitlines()}
     for name in sorted(exported - declared):
-        print(f"exported, but not declared in {options.header}: {name}")
+        print(f"exported, but not declared in {headers}: {name}")
     for name in sorted(declared - exported):
-        print(f"declared in {options.header}, but not exported: {name}")
+        print(f"declared in {headers}, but not exported: {name}")
     print(f"{len(declared)} functions declared, {len(exported)} symbols exported")
     return 0 if declared and declared == exported else 1
 

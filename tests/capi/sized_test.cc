@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <thread>
 
-#include "stof/stof.h"
+#include "stof/models.h"
 
 namespace stof::capi {
 namespace {
@@ -109,6 +109,11 @@ TEST(SizedStruct, HasTheLayoutThatWasReleased) {
   EXPECT_EQ(offsetof(stof_attention_tensors, num_score_tables), 80u);  // likewise
   EXPECT_EQ(sizeof(stof_run_options), 16u);
   EXPECT_EQ(sizeof(stof_gpu_model), 16u);
+  EXPECT_EQ(sizeof(stof_load_options), 24u);
+  EXPECT_EQ(sizeof(stof_encode_options), 64u);
+  EXPECT_EQ(sizeof(stof_generate_options), 104u);
+  EXPECT_EQ(sizeof(stof_chat_message), 24u);
+  EXPECT_EQ(sizeof(stof_classify_options), 56u);
 }
 
 TEST(LastError, BelongsToItsThread) {

@@ -11,6 +11,7 @@ void score_modifications_are_right(void);
 void packed_sequences_are_right(void);
 void plans_say_what_they_are(void);
 void wrong_masks_are_refused(void);
+void wrong_models_are_refused(void);
 void wrong_problems_are_refused(void);
 void wrong_tensors_are_refused(void);
 void wrong_block_lists_are_refused(void);

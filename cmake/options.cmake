@@ -10,6 +10,7 @@ option(STOF_BUILD_TESTS "Build the tests" OFF)
 option(STOF_BUILD_BENCH "Build the benchmarks" OFF)
 option(STOF_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(STOF_PACK_CUBINS "Compile the common GPU kernels now and put them into the library (needs NVRTC)" OFF)
+option(STOF_BUNDLE_LIBRARIES "Put this machine's oneDNN and SentencePiece into the Python package" OFF)
 set(STOF_PACK_TARGETS sm_90a CACHE STRING "What STOF_PACK_CUBINS compiles for")
 set(STOF_UNITY OFF CACHE STRING "Compile the sources of the folders in cmake/unity_folders.txt as one: \
 OFF, ON, or AROUND, those around the library only (cli, tests)")

@@ -7,6 +7,7 @@ endif()
 set_target_properties(stof_c PROPERTIES VERSION "" SOVERSION "" NO_SONAME ON)
 target_link_options(stof_c PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL
   -Wl,--as-needed -Wl,--gc-sections -Wl,-s)
+target_sources(stof_c PRIVATE $<TARGET_OBJECTS:stof_run_time>)
 install(TARGETS stof_c LIBRARY DESTINATION stof/_native COMPONENT python NAMELINK_SKIP)
 
 # libgomp.so.1 is what the loader asks for; an OpenMP run time of that name which is loaded already is used.
@@ -23,3 +24,15 @@ if(NOT IS_ABSOLUTE "${run_time}")
 endif()
 file(REAL_PATH "${run_time}" run_time)
 install(FILES ${run_time} DESTINATION stof/_native RENAME libgomp.so.1 COMPONENT python)
+
+# Likewise what run_time_functions.h looks for there first, and what Debian's oneDNN needs beyond glibc and
+# GCC's run times.
+if(STOF_BUNDLE_LIBRARIES)
+  file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h major REGEX "define DNNL_VERSION_MAJOR [0-9]+")
+  string(REGEX MATCH "[0-9]+$" major "${major}")
+  foreach(library libdnnl.so.${major} libOpenCL.so.1 libsentencepiece.so.0)
+    find_library(STOF_BUNDLED_${library} NAMES ${library} REQUIRED)
+    file(REAL_PATH ${STOF_BUNDLED_${library}} real)
+    install(FILES ${real} DESTINATION stof/_native RENAME ${library} COMPONENT python)
+  endforeach()
+endif()

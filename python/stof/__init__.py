@@ -1,13 +1,15 @@
-"""Masked (sparse) attention that is fast because what no query sees is never computed.
+"""Masked (sparse) attention that is fast because what no query sees is never computed, and models
+of it.
 
 ``stof.attention(q, k, v, mask)`` takes NumPy arrays and torch tensors, on the CPU and on NVIDIA
-GPUs. ``stof.masks`` has the masks, ``stof.plan`` prepares a call once. docs/python.md tells more.
+GPUs. ``stof.masks`` has the masks, ``stof.plan`` prepares a call once. ``stof.load(path)`` reads a model:
+embeddings, generated text, labels of images. docs/python.md tells more.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import locks, masks
 from ._native import library
@@ -22,6 +24,7 @@ from .errors import (
     InvalidArgument,
     IoError,
     JitError,
+    NoSuchMethod,
     NotFound,
     OutOfMemory,
     StofError,
@@ -33,6 +36,36 @@ from .planning import Plan, _after_fork, plan
 from .problem import PositionBias
 from .score import ScoreMod
 from .varlen import varlen_attention, varlen_plan
+
+if TYPE_CHECKING:
+    from .models import (
+        EncoderModel,
+        Encoding,
+        FilledMask,
+        GeneratedText,
+        ImageClassifier,
+        ImageLabel,
+        Model,
+        TextGenerator,
+        TextStream,
+        TokenCandidate,
+        load,
+    )
+
+#: Of stof.models, which is imported when one of them is first asked for.
+_OF_MODELS = (
+    "EncoderModel",
+    "Encoding",
+    "FilledMask",
+    "GeneratedText",
+    "ImageClassifier",
+    "ImageLabel",
+    "Model",
+    "TextGenerator",
+    "TextStream",
+    "TokenCandidate",
+    "load",
+)
 
 __version__: str = library().stof_version().decode()
 
@@ -46,18 +79,29 @@ __all__ = [
     "Corrupt",
     "CudaError",
     "DecodePlan",
+    "EncoderModel",
+    "Encoding",
     "Explanation",
+    "FilledMask",
+    "GeneratedText",
+    "ImageClassifier",
+    "ImageLabel",
     "InternalError",
     "InvalidArgument",
     "IoError",
     "JitError",
     "Mask",
+    "Model",
+    "NoSuchMethod",
     "NotFound",
     "OutOfMemory",
     "Plan",
     "PositionBias",
     "ScoreMod",
     "StofError",
+    "TextGenerator",
+    "TextStream",
+    "TokenCandidate",
     "Unsupported",
     "__version__",
     "attention",
@@ -65,6 +109,7 @@ __all__ = [
     "cache_info",
     "explain",
     "gpu_info",
+    "load",
     "masks",
     "plan",
     "varlen_attention",
@@ -77,7 +122,12 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """No more names: one that does not exist, with what serves here."""
+    """Models' names, which are imported late; of others that there are none, and what serves."""
+    if name in _OF_MODELS:
+        from . import models
+
+        value = globals()[name] = getattr(models, name)
+        return value
     hint = ""
     if name in masks.__all__:
         hint = f"; did you mean stof.masks.{name}?"

@@ -19,6 +19,10 @@ class Unsupported(StofError, NotImplementedError):
     """Legal, but nothing here can honour it. stof refuses rather than ignore an option."""
 
 
+class NoSuchMethod(Unsupported, AttributeError):
+    """A method that models of another kind have."""
+
+
 class NotFound(StofError, LookupError):
     """A file, GPU, driver or library that does not exist."""
 

@@ -19,6 +19,7 @@ from ._native import encoded, library, structs
 from .arrays import adopt, native_tensor
 from .framework import CPU
 from .errors import Corrupt, InvalidArgument, NotFound
+from .spoken import spoken
 from .values import items, number, path_of, seed_of, truth, whole, wholes
 from .mask import Mask, from_json, made
 
@@ -493,3 +494,7 @@ def sparse_transformer_fixed(stride: int = 128, count: int = 8) -> Mask:
 def streaming(num_sinks: int = 4, w: int = 1024) -> Mask:
     """causal() & (sink(num_sinks) | window(w, 0)) (Xiao et al. 2023, arXiv 2309.17453)."""
     return _preset("streaming", num_sinks=num_sinks, w=w)
+
+
+for _name in set(__all__) - {"Mask"}:
+    globals()[_name] = spoken(f"masks.{_name}")(globals()[_name])

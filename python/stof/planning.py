@@ -18,6 +18,7 @@ from .other_names import refuse
 from .values import items, whole
 from .native_plan import FULL_ALIGNMENT, Instances, device_scope, stream_scope
 from .problem import PositionBias, Problem, but
+from .spoken import spoken
 
 _MAX_CALLS = 16  # prepared calls that a thread keeps of a plan: one per layout of its arrays
 _NO_EXTRAS = (None, None, None, None)
@@ -421,6 +422,7 @@ class Plan:
         return handed if self._returns_lse else handed[0]
 
 
+@spoken("plan")
 def plan(
     mask: Any,
     *,

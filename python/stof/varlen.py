@@ -13,6 +13,7 @@ from .other_names import refuse
 from .planning import Plan, mask_of
 from .problem import PositionBias, Problem, but, scale_and_softcap
 from .requests import Request, adopted, check_alike, check_heads, everything, handed_back
+from .spoken import spoken
 
 
 def lengths_of(cu_seqlens: Any, name: str) -> tuple[int, ...]:
@@ -51,6 +52,7 @@ def _rows_of(cu_seqlens_q: Any, cu_seqlens_kv: Any) -> tuple[tuple[int, ...], tu
     return rows_q, lengths_of(cu_seqlens_kv, "cu_seqlens_kv")
 
 
+@spoken("varlen_plan")
 def varlen_plan(
     mask: Any,
     cu_seqlens_q: Sequence[int] | Any,

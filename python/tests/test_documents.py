@@ -1,5 +1,6 @@
 """What docs/python.md and examples/ show, run."""
 
+import os
 import re
 import subprocess
 import sys
@@ -10,17 +11,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+CACHE = Path(os.environ.get("STOF_CACHE") or Path.home() / ".cache/stof")
+
+
 def blocks(text):
     return re.findall(r"^```python run\n(.*?)^```$", text, re.S | re.M)
 
 
-def test_the_blocks_of_python_md(tmp_path, monkeypatch):
-    found = blocks((ROOT / "docs/python.md").read_text())
-    assert len(found) >= 5
+@pytest.mark.parametrize("page, least", [("docs/python.md", 7), ("README.md", 2)])
+def test_the_blocks_of_pages(page, least, tmp_path, monkeypatch):
+    found = blocks((ROOT / page).read_text())
+    assert len(found) >= least
+    for model in (CACHE / "models").iterdir():  # which pages call by its name
+        (tmp_path / model.name).symlink_to(model)
     monkeypatch.chdir(tmp_path)
     names = {}
     for block in found:  # one after the other, as they are read
-        exec(compile(block, "docs/python.md", "exec"), names)
+        exec(compile(block, page, "exec"), names)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +35,7 @@ def test_the_blocks_of_python_md(tmp_path, monkeypatch):
     [
         ("custom_mask.py", ["drawn.png"], "query 70 sees [0, 1, 2, 3, 40, 58,"),
         ("numpy_laptop.py", ["256"], "largest difference to NumPy by hand:"),
+        ("models.py", [], "  1.00 0.63 "),
     ],
 )
 def test_examples(script, arguments, shown, tmp_path):

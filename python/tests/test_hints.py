@@ -7,6 +7,7 @@ import pytest
 
 import stof
 from stof import layout, masks
+from stof.spoken import spoken
 
 Q = np.ones((2, 3, 8, 16), np.float32)
 
@@ -94,6 +95,30 @@ def test_arguments_of_others():
         TypeError, match=r"stof.varlen_plan\(\) has no argument max_seqlen_k=; leave"
     ):
         stof.varlen_plan(None, [0, 8], num_heads=1, head_dim=16, dtype="float32", max_seqlen_k=8)
+
+
+def raising():
+    raise TypeError("inside")
+
+
+def test_calls_that_python_itself_would_refuse():
+    shapes = dict(batch=1, seq_q=8, head_dim=16, dtype="float32")
+    for call, message in (
+        (lambda: masks.window(256), "masks.window: expected left and right, got no right"),
+        (lambda: masks.window(), "masks.window: expected left and right, got no left and right"),
+        (lambda: masks.window(1, 2, 3), "masks.window: expected at most left and right, got 3"),
+        (lambda: masks.window(1, left=2), "masks.window: expected left once, got it twice"),
+        (lambda: masks.sliding(window=3), r"masks.sliding\(\) has no argument window=; it has w="),
+        (lambda: masks.none(3), "masks.none: expected no arguments, got 1"),
+        (lambda: masks.parse(), "masks.parse: expected text, got no text"),
+        (lambda: stof.plan("causal", **shapes, heads=3), r"plan\(\) has no argument heads=; write num_h"),
+        (lambda: stof.plan("causal", **shapes), "plan: expected mask, batch=, .*, got no num_heads="),
+        (lambda: stof.varlen_plan("causal"), "varlen_plan: expected .*, got no cu_seqlens_q, num_heads="),
+    ):
+        with pytest.raises(TypeError, match="^stof." + message):
+            call()
+    with pytest.raises(TypeError, match="^inside$"):  # what is raised inside stays
+        spoken("masks.x")(raising)()
 
 
 HINT = r"if q, k and v are \[batch, seq, heads, head_dim\], pass q.transpose"

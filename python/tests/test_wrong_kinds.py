@@ -2,6 +2,10 @@
 
 import inspect
 
+import tempfile
+from pathlib import Path
+
+import checkpoints
 import numpy as np
 import pytest
 import stof
@@ -16,6 +20,15 @@ SHAPE = dict(batch=1, num_heads=2, seq_q=4, head_dim=8, dtype="float32")
 HALF = dict(batch=1, num_heads=2, head_dim=64, dtype="float16")
 X, ROWS = np.zeros((1, 2, 4, 8), "f4"), np.zeros((4, 2, 8), "f4")
 CAUSAL = masks.causal()
+
+
+def model(make):
+    with tempfile.TemporaryDirectory() as folder:
+        return stof.load(make(Path(folder)))
+
+
+BERT, LLAMA, VIT = map(model, (checkpoints.encoder, checkpoints.generator, checkpoints.classifier))
+FEW = dict(prompt="a", max_tokens=2)
 
 #: What is called, and arguments that it takes; each in turn is given every wrong kind.
 CALLS = {
@@ -56,6 +69,18 @@ CALLS = {
     "masks.batch_entry": (masks.batch_entry, dict(mask=CAUSAL, entry=0)),
     "masks.window": (masks.window, dict(left=1, right=1)),
     "masks.bigbird": (masks.bigbird, {}),
+    "load": (stof.load, dict(path="no such folder")),
+    "embed": (BERT.embed, dict(texts="a")),
+    "encode_tokens": (BERT.encode_tokens, dict(texts="a")),
+    "fill_mask": (BERT.fill_mask, dict(texts="no mask token")),
+    "tokenize": (BERT.tokenize, dict(text="a")),
+    "generate": (LLAMA.generate, FEW),
+    "generate_all": (LLAMA.generate_all, dict(prompts=["a"], max_tokens=2)),
+    "logits": (LLAMA.logits, dict(ids=[1])),
+    "detokenize": (LLAMA.detokenize, dict(ids=[1])),
+    "chat_prompt": (LLAMA.chat_prompt, dict(messages="a")),
+    "classify": (VIT.classify, dict(images=np.zeros((9, 9, 3), "u1"))),
+    "pixels": (VIT.pixels, dict(image=np.zeros((9, 9, 3), "u1"))),
 }
 
 
@@ -72,6 +97,8 @@ def test_wrong_kinds_of_arguments_are_refused_in_stof_s_words(call):
     function, given = CALLS[call]
     for name in names_of(function, given):
         for wrong in WRONG:
+            if name == "progress" and callable(wrong):
+                continue  # what it raises is the caller's own
             try:
                 function(**{**given, name: wrong})
             except stof.InternalError as error:

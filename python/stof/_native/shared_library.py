@@ -56,8 +56,25 @@ def library() -> ctypes.CDLL:
             getattr(loaded, name).argtypes = []
             getattr(loaded, name).restype = ctypes.c_char_p
     except AttributeError as error:
-        raise NotFound(
-            f"library: {path} lacks a function that this package calls ({error}); it is of another "
-            "version: use the package's own library, or one built from the same sources"
-        ) from error
+        raise _lacks(path, error) from error
+    return loaded
+
+
+def _lacks(path: Path, error: AttributeError) -> NotFound:
+    return NotFound(
+        f"library: {path} lacks a function that this package calls ({error}); it is of another "
+        "version: use the package's own library, or one built from the same sources"
+    )
+
+
+@lru_cache(maxsize=None)
+def models_library() -> ctypes.CDLL:
+    """The same with the functions of models declared, which attention does without."""
+    from . import structs_models
+
+    loaded = library()
+    try:
+        structs_models.declare(loaded)
+    except AttributeError as error:
+        raise _lacks(_path(), error) from error
     return loaded

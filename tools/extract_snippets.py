@@ -5,7 +5,8 @@ Each block becomes the body of a function of its own. What a snippet leaves to i
 function's parameters: views q, k, v and out. Its #include lines go to the top of the file; errors are
 reported at the Markdown file's own lines.
 
-A ```c block is a program of its own; there is one, and --c-out writes it.
+A ```c block is a program of its own: --c-out is a folder for c_example_1.c and so on, and exactly --c-programs of
+them are expected.
 """
 
 import argparse
@@ -36,7 +37,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", type=pathlib.Path, nargs="+", help="Markdown files")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the C++ file to write")
-    parser.add_argument("--c-out", type=pathlib.Path, required=True, help="the C file to write")
+    parser.add_argument("--c-out", type=pathlib.Path, required=True, help="the folder of C files to write")
+    parser.add_argument("--c-programs", type=int, required=True, help="how many C files there are")
     options = parser.parse_args()
     programs = []
     includes, functions = ["#include <stof/mask.h>", "#include <stof/tensor.h>"], []
@@ -57,10 +59,11 @@ def main():
     if not functions:
         print("no ```cpp blocks, so nothing would be compiled", file=sys.stderr)
         return 2
-    if len(programs) != 1:
-        print(f"expected one ```c block, got {len(programs)}", file=sys.stderr)
+    if len(programs) != options.c_programs:
+        print(f"expected {options.c_programs} ```c blocks, got {len(programs)}", file=sys.stderr)
         return 2
-    options.c_out.write_text("\n".join(programs[0]) + "\n", encoding="utf-8")
+    for number, lines in enumerate(programs, 1):
+        (options.c_out / f"c_example_{number}.c").write_text("\n".join(lines) + "\n", encoding="utf-8")
     options.out.write_text("\n".join(includes + functions) + "\n", encoding="utf-8")
     return 0
 

@@ -145,7 +145,8 @@ StackWeights::StackWeights(const graph::Graph& graph) {
             std::pow(5e5f, -static_cast<float>(i) / static_cast<float>(frequencies.size()));
     } else if (value.dtype == DType::kFloat32) {
       const float middle = value.name.ends_with("gamma") ? 1 : 0;
-      for (float& x : tensor.as<float>()) x = middle + normal(random);
+      // As checkpoints in bfloat16 hold them, so that peers compute with the same numbers.
+      for (float& x : tensor.as<float>()) x = static_cast<float>(BFloat16(middle + normal(random)));
     } else {
       for (BFloat16& x : tensor.as<BFloat16>()) x = BFloat16(normal(random));
     }

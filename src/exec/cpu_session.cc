@@ -1,22 +1,17 @@
 #include "exec/cpu_session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "core/check.h"
+#include "core/clock.h"
 
 namespace stof::exec {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using graph::Graph;
 using graph::ValueId;
 using graph::ValueKind;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Prepared sizes kept, each with memory of its own; making one takes a few milliseconds.
 constexpr std::size_t kMaxIdle = 4;

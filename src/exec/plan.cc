@@ -20,7 +20,7 @@ using graph::ValueKind;
 
 namespace {
 
-std::int64_t bytes_of(const graph::Value& value) {
+std::int64_t value_bytes(const graph::Value& value) {
   return num_elements(value.shape) * static_cast<std::int64_t>(dtype_bytes(value.dtype));
 }
 
@@ -46,7 +46,7 @@ std::vector<ArenaSlot> lifetimes_of(const Graph& graph,
       const ValueId storage = graph.storage(output);
       if (graph.value(storage).kind == ValueKind::kActivation && !slot_of.contains(storage)) {
         slot_of[storage] = slots.size();
-        slots.push_back({storage, 0, bytes_of(graph.value(storage)), i, i});
+        slots.push_back({storage, 0, value_bytes(graph.value(storage)), i, i});
       }
     }
   }

@@ -22,10 +22,6 @@ Interval hull(std::initializer_list<Wide> values) {
   return {static_cast<I>(lo), static_cast<I>(hi)};
 }
 
-Interval join(const Interval& a, const Interval& b) {
-  return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
-}
-
 Interval multiply(const Interval& a, const Interval& b) {
   return hull({Wide{a.lo} * b.lo, Wide{a.lo} * b.hi, Wide{a.hi} * b.lo, Wide{a.hi} * b.hi});
 }

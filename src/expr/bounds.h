@@ -1,6 +1,7 @@
 #pragma once
 // Interval bounds of an expression's integers and booleans over ranges of its variables.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -19,6 +20,11 @@ struct Interval {
   bool is_point() const { return lo == hi; }
   bool operator==(const Interval& other) const = default;
 };
+
+/// What both lie in.
+inline Interval join(const Interval& a, const Interval& b) {
+  return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
+}
 
 /// Where the variables lie; for queries and keys positions, not indices of rows.
 struct Ranges {

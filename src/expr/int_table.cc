@@ -17,10 +17,6 @@ constexpr I kMaxRows = 256;
 
 constexpr Interval kNothing{std::numeric_limits<I>::max(), std::numeric_limits<I>::min()};
 
-Interval join(const Interval& a, const Interval& b) {
-  return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
-}
-
 template <class T>
 bool fits(const Interval& range) {
   return range.lo >= std::numeric_limits<T>::min() && range.hi <= std::numeric_limits<T>::max();

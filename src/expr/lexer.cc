@@ -14,7 +14,7 @@ bool is_name(char c) { return is_letter(c) || is_digit(c); }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 constexpr std::string_view kLongSigns[] = {"**", "//", "<<", ">>", "<=", ">=", "==", "!="};
-constexpr std::string_view kSigns = "()[],+-*/%<>&|^~";
+constexpr std::string_view kSignCharacters = "()[],+-*/%<>&|^~";
 
 /// Everything that could belong to a number, so that "4k" and "1.2.3" are named as a whole.
 std::size_t end_of_number(std::string_view text, std::size_t begin) {
@@ -62,7 +62,8 @@ Token next_token(std::string_view text, std::size_t at) {
     token.kind = TokenKind::kSign;
     for (const std::string_view sign : kLongSigns)
       if (text.substr(at, 2) == sign) end = at + 2;
-    if (end == at + 1 && kSigns.find(c) == std::string_view::npos) refuse_character(text, at);
+    if (end == at + 1 && kSignCharacters.find(c) == std::string_view::npos)
+      refuse_character(text, at);
   }
   token.text = text.substr(at, end - at);
   return token;

@@ -32,7 +32,7 @@ graph::Activation read_activation(const JsonFields& fields) {
 }
 
 /// `reorder_and_upcast_attn` computes the same in another order: it needs no refusal.
-void refuse_variants(const JsonFields& fields) {
+void refuse_gpt2_variants(const JsonFields& fields) {
   if (fields.string("model_type") != "gpt2") fields.refuse("model_type", "\"gpt2\"");
   for (const char* name :
        {"scale_attn_by_inverse_layer_idx", "add_cross_attention", "is_encoder_decoder"})
@@ -47,7 +47,7 @@ void refuse_variants(const JsonFields& fields) {
 Gpt2Config parse_gpt2_config(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
   const JsonFields fields(json, file);
-  refuse_variants(fields);
+  refuse_gpt2_variants(fields);
   Gpt2Config config;
   // Sizes that a file leaves out are those of the smallest GPT-2.
   config.hidden_size = fields.integer("n_embd", 1, kMaxSize, 768);

@@ -10,10 +10,10 @@ namespace {
 using graph::GraphBuilder;
 using graph::ValueId;
 
-class Builder {
+class Gpt2Builder {
  public:
-  Builder(const Gpt2Config& config, std::int64_t rows, DType dtype,
-          const DecoderGraphOptions& options)
+  Gpt2Builder(const Gpt2Config& config, std::int64_t rows, DType dtype,
+              const DecoderGraphOptions& options)
       : config_(config), rows_(rows), dtype_(dtype), options_(options) {}
 
   graph::Graph build() {
@@ -116,7 +116,7 @@ class Gpt2Model final : public DecoderModel {
   graph::Graph graph(std::int64_t rows, DType dtype,
                      const DecoderGraphOptions& options) const override {
     options.validate("GPT-2 graph", rows, dtype);
-    return Builder(config_, rows, dtype, options).build();
+    return Gpt2Builder(config_, rows, dtype, options).build();
   }
 
   GraphWeights weights(const graph::Graph& graph) const override {

@@ -10,7 +10,7 @@ namespace stof::model {
 namespace {
 
 /// Fields by which forks and wrappers of these families compute something else.
-void refuse_variants(const JsonFields& fields) {
+void refuse_llama_variants(const JsonFields& fields) {
   for (const char* name :
        {"quantization_config", "dual_chunk_attention_config", "attention_chunk_size",
         "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar",
@@ -99,7 +99,7 @@ LlamaConfig parse_llama_config(std::string_view text, const std::string& file) {
   const JsonFields fields(json, file);
   LlamaConfig config;
   config.family = read_family(fields);
-  refuse_variants(fields);
+  refuse_llama_variants(fields);
   config.hidden_size = fields.integer("hidden_size", 1, kMaxSize);
   config.num_layers = fields.integer("num_hidden_layers", 1, kMaxLayers);
   read_heads(fields, {"num_attention_heads", "num_key_value_heads", "head_dim"}, config);

@@ -26,10 +26,10 @@ std::vector<int> masks_of_layers(const LlamaConfig& config) {
   return masks;
 }
 
-class Builder {
+class LlamaBuilder {
  public:
-  Builder(const LlamaConfig& config, std::int64_t rows, DType dtype,
-          const DecoderGraphOptions& options)
+  LlamaBuilder(const LlamaConfig& config, std::int64_t rows, DType dtype,
+               const DecoderGraphOptions& options)
       : config_(config), rows_(rows), dtype_(dtype), options_(options) {}
 
   graph::Graph build() {
@@ -131,7 +131,7 @@ class Builder {
 graph::Graph build_llama_graph(const LlamaConfig& config, std::int64_t rows, DType dtype,
                                const DecoderGraphOptions& options) {
   options.validate("LLaMA graph", rows, dtype);
-  return Builder(config, rows, dtype, options).build();
+  return LlamaBuilder(config, rows, dtype, options).build();
 }
 
 std::vector<mask::Mask> llama_masks(const LlamaConfig& config, const mask::Mask& also) {

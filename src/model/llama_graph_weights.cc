@@ -9,9 +9,9 @@
 namespace stof::model {
 namespace {
 
-class Binder : public GraphWeightBinder {
+class LlamaBinder : public GraphWeightBinder {
  public:
-  explicit Binder(const graph::Graph& graph) : GraphWeightBinder(graph, "LLaMA graph") {}
+  explicit LlamaBinder(const graph::Graph& graph) : GraphWeightBinder(graph, "LLaMA graph") {}
   using GraphWeightBinder::bind;
 
   void bind(const std::string& name, LlamaWeights::Dense dense) {
@@ -32,7 +32,7 @@ class Binder : public GraphWeightBinder {
 }  // namespace
 
 GraphWeights bind_llama_weights(const graph::Graph& graph, const LlamaWeights& weights) {
-  Binder binder(graph);
+  LlamaBinder binder(graph);
   binder.bind_filled_up("embeddings", weights.embeddings());
   const std::vector<float> frequencies = weights.rope_frequencies();
   const auto pairs = static_cast<std::int64_t>(frequencies.size());

@@ -11,7 +11,7 @@
 namespace stof::model {
 namespace {
 
-constexpr std::uint64_t kMaxFileBytes = 16 << 20;
+constexpr std::uint64_t kMaxSettingsBytes = 16 << 20;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 
 /// The class a module names: "sentence_transformers.models.Pooling" and, since version 5,
@@ -38,7 +38,7 @@ void read_pooling(const std::string& folder, SentenceConfig& config) {
       {"pooling_mode_max_tokens", cpu::Pooling::kMax},
   }};
   const std::string path = folder + "/config.json";
-  const Json json = read_json_file(path, kMaxFileBytes);
+  const Json json = read_json_file(path, kMaxSettingsBytes);
   const JsonFields fields(json, path);
   int num_modes = 0;
   for (const auto& [name, pooling] : kKnown)
@@ -63,7 +63,7 @@ void read_pooling(const std::string& folder, SentenceConfig& config) {
 
 void read_modules(const std::string& folder, SentenceConfig& config) {
   const std::string path = folder + "/modules.json";
-  const Json json = read_json_file(path, kMaxFileBytes);
+  const Json json = read_json_file(path, kMaxSettingsBytes);
   STOF_CHECK(json.is_array(), kCorrupt, "{}: expected a list of modules, got {}", path,
              brief(json));
   // The order is fixed: the model, its pooling, and normalisation or not.
@@ -86,7 +86,7 @@ void read_modules(const std::string& folder, SentenceConfig& config) {
 void refuse_prompts(const std::string& folder) {
   const std::string path = folder + "/config_sentence_transformers.json";
   if (!file_exists(path)) return;
-  const Json json = read_json_file(path, kMaxFileBytes);
+  const Json json = read_json_file(path, kMaxSettingsBytes);
   const JsonFields fields(json, path);
   if (fields.has("default_prompt_name")) fields.refuse("default_prompt_name", "null");
 }
@@ -94,7 +94,7 @@ void refuse_prompts(const std::string& folder) {
 void read_limits(SentenceConfig& config) {
   const std::string path = config.model_folder + "/sentence_bert_config.json";
   if (!file_exists(path)) return;
-  const Json json = read_json_file(path, kMaxFileBytes);
+  const Json json = read_json_file(path, kMaxSettingsBytes);
   const JsonFields fields(json, path);
   config.max_tokens = fields.integer("max_seq_length", 1, kMaxSize, 0);
   // Python's lower-casing of the whole text differs from the tokenizer's, letter by letter.

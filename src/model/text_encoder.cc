@@ -1,7 +1,6 @@
 #include "stof/text_encoder.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include "backend/cpu/thread_scope.h"
 #include "core/cancel.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "model/bert_family.h"
 #include "model/likeliest.h"
 #include "model/mlm_head.h"
@@ -22,12 +22,6 @@
 
 namespace stof {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::string_view name_of(cpu::Activation activation) {
   switch (activation) {

@@ -1,13 +1,13 @@
 #include "stof/text_generator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <utility>
 
 #include "backend/cpu/thread_scope.h"
 #include "core/cancel.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/file.h"
 #include "model/chat_template.h"
 #include "model/decoder.h"
@@ -22,12 +22,6 @@
 
 namespace stof {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Of chat_template.jinja or tokenizer_config.json; empty where there is none, or a list of
 /// several.

@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Rounds of a measurement: as many as fit in the time, within these.
-constexpr int kMinRounds = 3, kMaxRounds = 25;
+constexpr int kMinCpuRounds = 3, kMaxCpuRounds = 25;
 constexpr double kRoundsSeconds = 0.12;
 
 class CpuPrepared : public Prepared {
@@ -99,10 +99,10 @@ class CpuDevice : public Device {
       for (Prepared* launch : contender) launch->launch();  // warms clocks, code and pages
     std::vector<std::vector<double>> samples(contenders.size());
     const auto begin = Clock::now();
-    for (int round = 0; round < kMaxRounds; ++round) {
+    for (int round = 0; round < kMaxCpuRounds; ++round) {
       const auto now = Clock::now();
       const std::chrono::duration<double> spent = now - begin, of_call = now - called;
-      if (round >= kMinRounds && spent.count() > kRoundsSeconds) break;
+      if (round >= kMinCpuRounds && spent.count() > kRoundsSeconds) break;
       // One more must fit; the first is about as long as the warm-up before it.
       if (round > 0 && of_call.count() * (round + 2) / (round + 1) > seconds) break;
       for (std::size_t i = 0; i < contenders.size(); ++i) {

@@ -11,7 +11,8 @@
 namespace stof::tune {
 namespace {
 
-using Json = nlohmann::json;  // keys in order: one text for one record, which the checksum needs
+// Keys are in order: one text for one record, which the checksum needs.
+using Json = nlohmann::json;
 
 constexpr int kFormat = 2;
 constexpr std::string_view kArchiveTitle = R"({"archive":"stof tuning records, one a line"})";

@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr DType kF32 = DType::kFloat32;
+constexpr DType kFloat = DType::kFloat32;
 
 std::vector<Step> steps_of(const Segment& segment) {
   std::vector<Step> steps;
@@ -136,7 +136,7 @@ TEST(Decode, GivesBertsSegmentsFamilyAndSteps) {
 }
 
 TEST(Decode, RefusesASchemeOfAnotherSizeOrAnIllegalOne) {
-  const Graph graph = model::build_bert_graph(tiny_config(), 5, kF32);
+  const Graph graph = model::build_bert_graph(tiny_config(), 5, kFloat);
   EXPECT_THAT(error_of([&] { decode(graph, Scheme::separate(13)); }),
               AllOf(HasSubstr("14"), HasSubstr("13")));
   EXPECT_THAT(error_of([&] {
@@ -150,7 +150,7 @@ TEST(Decode, RefusesASchemeOfAnotherSizeOrAnIllegalOne) {
 /// All that plays a part in a hash, each of which a test changes singly, and what does not.
 struct Settings {
   std::int64_t rows = 6, in = 8, out = 16;
-  DType dtype = DType::kBFloat16, vectors = kF32;
+  DType dtype = DType::kBFloat16, vectors = kFloat;
   graph::Activation activation = graph::Activation::kGeluErf;
   double epsilon = 1e-5, scale = 0;
   std::int64_t heads = 2, kv_heads = 1, head_dim = 4;
@@ -169,7 +169,7 @@ std::vector<Fingerprint> hashes(const Settings& s) {
   GraphBuilder b;
   if (s.other_ids)
     b.mark_live_out(
-        b.activation("before", b.input("early", kF32, {3, 3}), graph::Activation::kRelu));
+        b.activation("before", b.input("early", kFloat, {3, 3}), graph::Activation::kRelu));
   const auto named = [&](const char* name) { return s.name + name; };
   const ValueId x = b.input(named("x"), s.dtype, {s.rows, s.in});
   const ValueId w = s.weight_is_input ? b.input(named("w"), s.dtype, {s.out, s.in})
@@ -185,7 +185,7 @@ std::vector<Fingerprint> hashes(const Settings& s) {
   if (s.in_place) b.overwrite(n, other);
   if (s.sum_is_result) b.mark_live_out(r);
   const ValueId positions = b.input(named("positions"), DType::kInt32, {s.rows});
-  const ValueId frequencies = b.weight(named("frequencies"), kF32, {s.head_dim / 2});
+  const ValueId frequencies = b.weight(named("frequencies"), kFloat, {s.head_dim / 2});
   const ValueId turned =
       b.rope(named("rope"), n, positions, frequencies, s.heads, s.kv_heads, s.head_dim);
   const ValueId wide = b.input(named("wide"), s.dtype, {s.rows, 64});
@@ -255,7 +255,7 @@ TEST(SegmentHash, TellsValuesApartThatAreEqualInShape) {
   // gamma and beta apart, or one vector for both; a + b, or a + a.
   const auto hash = [](bool same) {
     GraphBuilder b;
-    const ValueId x = b.input("x", kF32, {4, 8}), y = b.input("y", kF32, {4, 8});
+    const ValueId x = b.input("x", kFloat, {4, 8}), y = b.input("y", kFloat, {4, 8});
     b.mark_live_out(b.add("sum", x, same ? x : y));
     const Graph graph = b.build();
     return segment_hash(graph, make_segment(graph, 0, 0));

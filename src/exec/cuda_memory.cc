@@ -16,10 +16,6 @@ using graph::ValueKind;
 
 constexpr std::size_t kAlignment = 256;  // what cuMemAlloc gives, and all that products like
 
-std::size_t value_bytes(const graph::Value& value) {
-  return static_cast<std::size_t>(num_elements(value.shape)) * dtype_bytes(value.dtype);
-}
-
 std::size_t padded_bytes(const graph::Value& value) {
   return (value_bytes(value) + kAlignment - 1) / kAlignment * kAlignment;
 }

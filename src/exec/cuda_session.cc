@@ -23,10 +23,6 @@ using graph::ValueKind;
 /// with lists of their own: some MiB each for large batches.
 constexpr std::size_t kMaxMasks = 16, kMaxCaptured = 16;
 
-std::size_t bytes_of(const graph::Value& value) {
-  return static_cast<std::size_t>(num_elements(value.shape)) * dtype_bytes(value.dtype);
-}
-
 /// A norm behind a product takes whole rows in one cluster, one in front is computed by every
 /// block, a chain of products takes few rows: whether that pays is the search's to find.
 bool needs_measuring(const fusion::Segment& segment) {
@@ -214,7 +210,7 @@ CudaSession::Prepared& CudaSession::prepared(std::int64_t rows) {
     grow(arena_, arena, "activations");
     grow(workspace_, workspace, "the products' workspace");
     for (const ValueId id : graph.of_kind(ValueKind::kInput))
-      grow(inputs_[graph.value(id).name], bytes_of(graph.value(id)), graph.value(id).name);
+      grow(inputs_[graph.value(id).name], value_bytes(graph.value(id)), graph.value(id).name);
     input_rows_ = std::max(input_rows, bucket);
   }
   const std::map<std::string, CUdeviceptr> states = states_->of(graph);
@@ -347,7 +343,7 @@ void CudaSession::upload(const Prepared& prepared, const Batch& batch) {
             "uploading a batch");
   const auto fill_rest = [&](ValueId id, std::int64_t rows, unsigned char byte) {
     const std::size_t used = static_cast<std::size_t>(rows) * sizeof(std::int32_t);
-    const std::size_t all = bytes_of(graph.value(id));
+    const std::size_t all = value_bytes(graph.value(id));
     if (used < all)
       driver.check(driver.cuMemsetD8Async(prepared.addresses[static_cast<std::size_t>(id)] + used,
                                           byte, all - used, stream_.handle()),
@@ -369,12 +365,12 @@ void CudaSession::launch(const Prepared& prepared, std::int64_t rows) const {
     const ValueId out = graph.storage(planned.segment.outputs[0]);
     const graph::Value& value = graph.value(out);
     const CUdeviceptr address = prepared.addresses[static_cast<std::size_t>(out)];
-    const std::size_t used =
-        bytes_of(value) / static_cast<std::size_t>(value.shape[0]) * static_cast<std::size_t>(rows);
-    if (used == bytes_of(value) || !cleared.insert(address).second) continue;
+    const std::size_t used = value_bytes(value) / static_cast<std::size_t>(value.shape[0]) *
+                             static_cast<std::size_t>(rows);
+    if (used == value_bytes(value) || !cleared.insert(address).second) continue;
     const cuda::Driver& driver = cuda::Driver::instance();
     driver.check(
-        driver.cuMemsetD8Async(address + used, 0, bytes_of(value) - used, stream_.handle()),
+        driver.cuMemsetD8Async(address + used, 0, value_bytes(value) - used, stream_.handle()),
         "clearing padding");
   }
   for (const auto& runner : prepared.runners) runner->launch(stream_.handle());

@@ -20,10 +20,6 @@ using graph::ValueKind;
 
 namespace {
 
-std::int64_t value_bytes(const graph::Value& value) {
-  return num_elements(value.shape) * static_cast<std::int64_t>(dtype_bytes(value.dtype));
-}
-
 /// Slots of all values that segments write, without offsets.
 std::vector<ArenaSlot> lifetimes_of(const Graph& graph,
                                     const std::vector<PlannedSegment>& segments) {
@@ -46,7 +42,8 @@ std::vector<ArenaSlot> lifetimes_of(const Graph& graph,
       const ValueId storage = graph.storage(output);
       if (graph.value(storage).kind == ValueKind::kActivation && !slot_of.contains(storage)) {
         slot_of[storage] = slots.size();
-        slots.push_back({storage, 0, value_bytes(graph.value(storage)), i, i});
+        slots.push_back(
+            {storage, 0, static_cast<std::int64_t>(value_bytes(graph.value(storage))), i, i});
       }
     }
   }

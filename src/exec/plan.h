@@ -2,6 +2,7 @@
 // A graph cut into segments with their kernels chosen and its values laid out in memory: everything
 // about a forward pass except addresses.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,6 +17,11 @@
 #include "graph/graph.h"
 
 namespace stof::exec {
+
+/// What a value takes, contiguous.
+inline std::size_t value_bytes(const graph::Value& value) {
+  return static_cast<std::size_t>(num_elements(value.shape)) * dtype_bytes(value.dtype);
+}
 
 /// A segment, what it is run with, and its content's fingerprint.
 struct PlannedSegment {

@@ -102,7 +102,7 @@ class Stack {
   ValueId table_ = kNoId;
 };
 
-class Encoder final : Stack {
+class EncoderStack final : Stack {
  public:
   using Stack::Stack;
 
@@ -135,9 +135,9 @@ class Encoder final : Stack {
   }
 };
 
-class Decoder final : Stack {
+class DecoderStack final : Stack {
  public:
-  Decoder(const T5Config& config, std::int64_t rows, DType dtype, bool tied_head,
+  DecoderStack(const T5Config& config, std::int64_t rows, DType dtype, bool tied_head,
           const Seq2SeqGraphOptions& options)
       : Stack(config, rows, dtype, options), tied_head_(tied_head) {
     for (const auto& [name, size] : {std::pair{"cache_size", options.cache_size},
@@ -198,12 +198,12 @@ class Decoder final : Stack {
 
 graph::Graph build_t5_encoder_graph(const T5Config& config, std::int64_t rows, DType dtype,
                                     const Seq2SeqGraphOptions& options) {
-  return Encoder(config, rows, dtype, options).build();
+  return EncoderStack(config, rows, dtype, options).build();
 }
 
 graph::Graph build_t5_decoder_graph(const T5Config& config, std::int64_t rows, DType dtype,
                                     bool tied_head, const Seq2SeqGraphOptions& options) {
-  return Decoder(config, rows, dtype, tied_head, options).build();
+  return DecoderStack(config, rows, dtype, tied_head, options).build();
 }
 
 }  // namespace stof::model

@@ -101,7 +101,7 @@ void add_bench_command(CLI::App& app, const Program& program) {
       ->transform(whole_number(1, 1024));
   bench
       .add_option("--model", options->settings.model,
-                  "Encoder or decoder for the model suite: a folder or a .gguf file")
+                  "Encoder, decoder or T5 for the model suite: a folder or a .gguf file")
       ->capture_default_str();
   add_place_arguments(bench, options->place);
   bench.add_flag("--json", options->json, "One JSON object per case and line");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "core/check.h"
@@ -9,6 +10,7 @@
 #include "model_folder.h"
 #include "stof/attention.h"
 #include "stof/block_mask.h"
+#include "stof/seq2seq_generator.h"
 #include "stof/text_generator.h"
 
 namespace stof::cli {
@@ -140,6 +142,35 @@ BenchPlace bench_encoder(const BenchSettings& settings, const BenchSink& sink) {
   return {encoder.place(), encoder.place_note()};
 }
 
+/// Times of reading and of writing a text; the first, planned and compiled, does not count.
+void bench_generation(const BenchSettings& settings, const BenchSink& sink,
+                      const std::function<GeneratedText()>& generate, const std::string& reads,
+                      const std::string& writes, std::int64_t* done, std::int64_t all) {
+  std::vector<double> reading, writing;
+  GeneratedText text;
+  measure_seconds(
+      [&] {
+        text = generate();
+        reading.push_back(text.prefill);
+        writing.push_back(text.decode);
+      },
+      settings.min_seconds);
+  for (std::vector<double>* times : {&reading, &writing}) {
+    times->erase(times->begin());
+    std::sort(times->begin(), times->end());
+    const bool is_reading = times == &reading;
+    const auto tokens =
+        is_reading ? text.prompt_tokens : static_cast<std::int64_t>(text.ids.size());
+    const Timing timing{(*times)[times->size() / 2], times->front(),
+                        static_cast<int>(times->size())};
+    sink({"model",
+          is_reading ? reads : writes,
+          timing,
+          {{"tokens", tokens}, {"tokens_per_second", static_cast<double>(tokens) / timing.median}}},
+         ++*done, all);
+  }
+}
+
 BenchPlace bench_decoder(const BenchSettings& settings, const BenchSink& sink) {
   const TextGenerator generator = TextGenerator::load(settings.model, settings.load);
   constexpr std::int64_t kWritten = 32;
@@ -163,36 +194,39 @@ BenchPlace bench_decoder(const BenchSettings& settings, const BenchSink& sink) {
     options.mask = entry.mask;
     options.max_tokens = kWritten;
     options.num_threads = settings.threads;
-    std::vector<double> reading, writing;
-    GeneratedText text;
-    measure_seconds(
-        [&] {
-          text = generator.generate(prompt, options);
-          reading.push_back(text.prefill);
-          writing.push_back(text.decode);
-        },
-        settings.min_seconds);
-    for (std::vector<double>* times : {&reading, &writing}) {
-      times->erase(times->begin());  // what is planned and compiled
-      std::sort(times->begin(), times->end());
-      const bool reads = times == &reading;
-      const auto tokens = reads ? text.prompt_tokens : static_cast<std::int64_t>(text.ids.size());
-      const Timing timing{(*times)[times->size() / 2], times->front(),
-                          static_cast<int>(times->size())};
-      sink({"model",
-            (reads ? "reads a prompt" : "writes") + entry.name,
-            timing,
-            {{"tokens", tokens},
-             {"tokens_per_second", static_cast<double>(tokens) / timing.median}}},
-           ++done, 2 * static_cast<std::int64_t>(masks.size()));
-    }
+    bench_generation(
+        settings, sink, [&] { return generator.generate(prompt, options); },
+        "reads a prompt" + entry.name, "writes" + entry.name, &done,
+        2 * static_cast<std::int64_t>(masks.size()));
   }
+  return {generator.place(), generator.place_note()};
+}
+
+BenchPlace bench_seq2seq(const BenchSettings& settings, const BenchSink& sink) {
+  const Seq2SeqGenerator generator = Seq2SeqGenerator::load(settings.model, settings.load);
+  constexpr std::int64_t kWritten = 32, kRead = 512;
+  std::string text = generator.summary().prefix;
+  for (std::size_t i = 0;; ++i) {
+    const std::vector<std::string>& texts = demo_sentences();
+    const std::string longer = text + texts[i % texts.size()] + " ";
+    if (static_cast<std::int64_t>(generator.tokenize(longer).size()) > kRead) break;
+    text = longer;
+  }
+  GenerateOptions options;
+  options.max_tokens = kWritten;
+  options.num_threads = settings.threads;
+  std::int64_t done = 0;
+  bench_generation(
+      settings, sink, [&] { return generator.generate(text, options); }, "encodes a text",
+      "writes a summary", &done, 2);
   return {generator.place(), generator.place_note()};
 }
 
 }  // namespace
 
 BenchPlace bench_model(const BenchSettings& settings, const BenchSink& sink) {
+  const std::string type = model_type(settings.model);
+  if (type == "t5" || type == "mt5") return bench_seq2seq(settings, sink);
   return is_decoder(settings.model) ? bench_decoder(settings, sink) : bench_encoder(settings, sink);
 }
 

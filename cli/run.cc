@@ -16,6 +16,7 @@
 #include "perplexity.h"
 #include "place.h"
 #include "progress.h"
+#include "rewrite.h"
 #include "run_report.h"
 #include "stof/npy.h"
 #include "texts.h"
@@ -39,7 +40,8 @@ struct RunOptions {
   int threads = 0;
   bool json = false, timing = false;
   std::string output;
-  GenerateArguments generate;  ///< with --prompt
+  GenerateArguments generate;                 ///< with --prompt
+  std::string source = "en", target, prefix;  ///< of --task translate and summarise
 };
 
 LoadOptions load_options(const RunOptions& options) {
@@ -148,6 +150,40 @@ void score_texts(const RunOptions& options, const CLI::App& command, const Progr
   print_perplexity(arguments, program);
 }
 
+/// Refuses what has no meaning for translations and summaries.
+void rewrite(const RunOptions& options, const CLI::App& command, const Program& program) {
+  const bool translates = options.task == "translate";
+  for (const char* name : {"--tune", "--tune-budget", "--output", "--timing", "--chat"})
+    STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --task {}",
+               name, options.task);
+  const bool has_prefix = command.count("--prefix") > 0;
+  for (const char* name : {"--source", "--target"})
+    STOF_CHECK(command.count(name) == 0 || (translates && !has_prefix), kInvalidArgument,
+               "{}: expected none beside {}", name,
+               has_prefix ? "--prefix, which says it all" : "--task summarise");
+  STOF_CHECK(!translates || has_prefix || !options.target.empty(), kInvalidArgument,
+             "--target: with --task translate expected the language to translate to, or --prefix, "
+             "got none");
+  STOF_CHECK(command.count("--model") > 0, kInvalidArgument,
+             "--model: with --task {} expected the folder of a T5 checkpoint, got none",
+             options.task);
+  RewriteArguments arguments;
+  arguments.texts = read_texts(options.texts, options.file);
+  arguments.model = options.model;
+  arguments.mask = options.mask;
+  arguments.translates = translates;
+  arguments.source = options.source;
+  arguments.target = options.target;
+  if (has_prefix) arguments.prefix = options.prefix;
+  arguments.max_tokens = options.max_tokens;
+  if (command.count("--batch") > 0) arguments.batch = options.batch;
+  arguments.threads = options.threads;
+  arguments.json = options.json;
+  arguments.sampling = options.generate;
+  arguments.load = load_options(options);
+  rewrite_texts(arguments, program);
+}
+
 void run_texts(RunOptions& options, const CLI::App& command, const Program& program) {
   const bool scores = options.task == "perplexity";
   for (const char* name : {"--window", "--stride"})
@@ -157,8 +193,16 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
     continue_prompt(options, command, program);
     return;
   }
+  if (options.task == "translate" || options.task == "summarise" || options.task == "summarize") {
+    rewrite(options, command, program);
+    return;
+  }
+  for (const char* name : {"--source", "--target", "--prefix"})
+    STOF_CHECK(command.count(name) == 0, kInvalidArgument,
+               "{}: expected --task translate or summarise beside it", name);
   for (const char* name : {"--chat", "--temperature", "--top-p", "--seed", "--stop"})
-    STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected --prompt beside it", name);
+    STOF_CHECK(command.count(name) == 0, kInvalidArgument,
+               "{}: expected --prompt, or --task translate or summarise, beside it", name);
   const bool fills = options.task == "fill-mask", classifies = options.task == "classify";
   STOF_CHECK(fills || classifies || command.count("--top-k") == 0, kInvalidArgument,
              "--top-k: expected --prompt or --task fill-mask or classify beside it");
@@ -241,8 +285,11 @@ void add_run_command(CLI::App& app, const Program& program) {
           "--task", options->task,
           "embed: one vector per text; tokens: one per token; fill-mask: what may stand for "
           "[MASK] or <mask> in a text; classify: the labels of images; perplexity: how well a "
-          "decoder expects texts, or a --file as a whole")
-      ->check(one_of({"embed", "tokens", "fill-mask", "classify", "perplexity"}))
+          "decoder expects texts, or a --file as a whole; translate, summarise: a text for each, "
+          "by "
+          "T5")
+      ->check(one_of({"embed", "tokens", "fill-mask", "classify", "perplexity", "translate",
+                      "summarise", "summarize"}))
       ->capture_default_str();
   run_command
       .add_option(
@@ -264,8 +311,8 @@ void add_run_command(CLI::App& app, const Program& program) {
       ->capture_default_str();
   run_command
       .add_option("--max-tokens", options->max_tokens,
-                  "Cut longer texts (default: model's limit); with --prompt write at most so many "
-                  "(default: 256)")
+                  "Cut longer texts (default: model's limit); with --prompt, --task translate or "
+                  "summarise write at most so many (default: the task's in config.json, or 256)")
       ->transform(whole_number(1, kMaxSequence));
   run_command.add_option("--threads", options->threads, "Threads (default: all cores)")
       ->transform(whole_number(1, 1024));
@@ -307,6 +354,15 @@ void add_run_command(CLI::App& app, const Program& program) {
   run_command.add_option("--stop", generate.stop, "End before this string; may be repeated")
       ->expected(1)
       ->take_all();
+  run_command
+      .add_option("--source", options->source,
+                  "With --task translate, the language of the texts: a code (en, de, fr, ro, or "
+                  "what the model names) or an English name")
+      ->capture_default_str();
+  run_command.add_option("--target", options->target, "The language to translate to");
+  run_command.add_option("--prefix", options->prefix,
+                         "With --task translate or summarise, what to put in front of a text in "
+                         "place of the model's words");
   run_command.footer(
       examples({"stof run \"How do I sort a list?\" \"Sorting lists in Python\"",
                 "stof run --file sentences.txt --output embeddings.npy",
@@ -314,6 +370,7 @@ void add_run_command(CLI::App& app, const Program& program) {
                 "stof run --prompt \"Once upon a time\" --max-tokens 60 --device cpu",
                 "stof run --task perplexity --file README.md --window 512 --stride 256",
                 "stof run --chat --prompt \"What is a hash table?\" --temperature 0.7 --seed 1",
+                "stof run --task translate --target de --model DIR \"The house is small.\"",
                 "stof run \"a long text\" --mask \"window(32,32) | global(1,1)\" --task tokens"}));
   run_command.callback(
       [options, &run_command, &program] { run_texts(*options, run_command, program); });

@@ -31,7 +31,7 @@ PUBLIC_HEADERS = {
     "cuda_attention.h": "backend/cuda", "cuda_block_lists.h": "backend/cuda",
     "cuda_decode.h": "backend/cuda", "gpu_info.h": "backend/cuda",
     "load_options.h": "model", "text_encoder.h": "model", "image_classifier.h": "model",
-    "text_generator.h": "model",
+    "text_generator.h": "model", "seq2seq_generator.h": "model",
     "stof.h": "capi", "models.h": "capi",
 }
 # Of those, the headers that C programs include, and what they may have that others may not.

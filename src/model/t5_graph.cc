@@ -138,7 +138,7 @@ class EncoderStack final : Stack {
 class DecoderStack final : Stack {
  public:
   DecoderStack(const T5Config& config, std::int64_t rows, DType dtype, bool tied_head,
-          const Seq2SeqGraphOptions& options)
+               const Seq2SeqGraphOptions& options)
       : Stack(config, rows, dtype, options), tied_head_(tied_head) {
     for (const auto& [name, size] : {std::pair{"cache_size", options.cache_size},
                                      {"cross_cache_size", options.cross_cache_size}})

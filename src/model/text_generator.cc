@@ -15,10 +15,9 @@
 #include "model/gguf_settings.h"
 #include "model/gpt2_model.h"
 #include "model/llama_model.h"
-#include "model/sampler.h"
-#include "model/stop_strings.h"
 #include "model/subword.h"
 #include "model/text_score.h"
+#include "model/text_writer.h"
 
 namespace stof {
 namespace {
@@ -89,15 +88,6 @@ struct TextGenerator::Impl {
         decoder(std::move(model), options) {}
 
   const model::DecoderFacts& facts() const { return decoder.facts(); }
-
-  void check_options(const GenerateOptions& options) const {
-    STOF_CHECK(options.max_tokens >= 1, kInvalidArgument, "max_tokens: expected at least 1, got {}",
-               options.max_tokens);
-    STOF_CHECK(options.prefill_chunk >= 1, kInvalidArgument,
-               "prefill_chunk: expected at least 1, got {}", options.prefill_chunk);
-    STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
-               "num_threads: expected 0 (all) or more, got {}", options.num_threads);
-  }
 
   /// Of prompt and answer together.
   std::int64_t most_tokens(std::span<const std::int32_t> prompt, const GenerateOptions& options,
@@ -179,7 +169,7 @@ std::string TextGenerator::detokenize(const std::vector<std::int32_t>& ids) cons
 
 Tensor TextGenerator::logits(const std::vector<std::int32_t>& ids,
                              const GenerateOptions& options) const {
-  impl_->check_options(options);
+  model::check_generate_options(options);
   const cpu::ThreadScope threads(options.num_threads);
   const auto count = static_cast<std::int64_t>(ids.size());
   auto sequence = impl_->decoder.start({.tokens = count,
@@ -205,64 +195,15 @@ TextScore TextGenerator::score(const std::vector<std::int32_t>& ids,
   return model::score_text(impl_->decoder, ids, options);
 }
 
-namespace {
-
-/// A text that is being written.
-class Writer {
- public:
-  Writer(const model::SubwordTokenizer& tokenizer, const GenerateOptions& options)
-      : tokenizer_(tokenizer),
-        options_(options),
-        sampler_({options.temperature, options.top_k, options.top_p, options.seed}),
-        stop_(options.stop),
-        stream_(tokenizer, /*begins_text=*/false) {}
-
-  /// The token that follows by `logits`; `last`: the model has no position after it. Returns
-  /// whether the text goes on.
-  bool next(std::span<const float> logits, const std::vector<std::int32_t>& end_tokens, bool last) {
-    const std::int32_t id = sampler_.next(logits);
-    result.ids.push_back(id);
-    if (std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end())
-      return end(StopReason::kEndToken);
-    // A model may have more logits than its tokenizer has tokens.
-    if (tokenizer_.contains(id)) emit(stop_.push(stream_.push(id)));
-    if (stop_.stopped()) return end(StopReason::kStopString);
-    if (static_cast<std::int64_t>(result.ids.size()) == options_.max_tokens)
-      return end(StopReason::kMaxTokens);
-    return !last || end(StopReason::kPositions);
-  }
-
-  GeneratedText result;
-
- private:
-  bool end(StopReason reason) {
-    result.reason = reason;
-    emit(stop_.push(stream_.finish()));
-    emit(stop_.finish());
-    return false;
-  }
-  void emit(const std::string& text) {
-    result.text += text;
-    if (options_.on_text && !text.empty()) options_.on_text(text);
-  }
-
-  const model::SubwordTokenizer& tokenizer_;
-  const GenerateOptions& options_;
-  model::Sampler sampler_;
-  model::StopStrings stop_;
-  model::TokenStream stream_;
-};
-
-}  // namespace
-
 std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::string>& prompts,
                                                          const GenerateOptions& options) const {
-  check_options(options);
+  model::check_generate_options(options);
   const cpu::ThreadScope threads(options.num_threads);
   const std::size_t count = prompts.size();
-  std::vector<std::unique_ptr<Writer>> writers;
+  std::vector<std::unique_ptr<model::TextWriter>> writers;
   for (std::size_t i = 0; i < count; ++i)
-    writers.push_back(std::make_unique<Writer>(*tokenizer, options));
+    writers.push_back(
+        std::make_unique<model::TextWriter>(*tokenizer, options, /*begins_text=*/false));
 
   const auto prefill_start = Clock::now();
   std::vector<std::vector<std::int32_t>> ids;

@@ -29,9 +29,10 @@ std::unique_ptr<const Seq2SeqModel> read_t5(const TemporaryFolder& folder) {
 }
 
 /// A model and one text that it has read.
-class Text {
+class ReadText {
  public:
-  Text(const Seq2Seq& model, std::span<const std::int32_t> source, const mask::MaskSet& mask = {})
+  ReadText(const Seq2Seq& model, std::span<const std::int32_t> source,
+           const mask::MaskSet& mask = {})
       : lease_(model.start({static_cast<std::int64_t>(source.size())}, 300, kLogitRows)) {
     states = lease_.encode({source}, mask, timing_, /*wanted=*/true);
   }
@@ -65,7 +66,7 @@ class Text {
   exec::RunTiming timing_;
 };
 
-std::int32_t likeliest(std::span<const float> logits) {
+std::int32_t largest_of(std::span<const float> logits) {
   return static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
@@ -81,7 +82,7 @@ TEST(T5, GivesTheStatesAndLogitsOfTransformers) {
     const std::vector<std::int32_t> target = t5_golden().target(entry);
     const Tensor expected = t5_golden().logits(entry);
     for (const std::size_t chunk : {std::size_t{100}, std::size_t{5}}) {
-      Text text(model, source);
+      ReadText text(model, source);
       EXPECT_LT(relative_error(text.states, t5_golden().encoded(entry)), kTolerance) << name;
       EXPECT_LT(relative_error(text.logits(target, chunk), expected), kTolerance)
           << name << ", parts of " << chunk;
@@ -99,11 +100,11 @@ TEST(T5, WritesTheIdsOfTransformers) {
     const TemporaryFolder folder;
     t5_golden().write(folder, entry);
     const Seq2Seq model(read_t5(folder));
-    Text text(model, t5_golden().source());
+    ReadText text(model, t5_golden().source());
     std::vector<std::int32_t> written = {model.facts().start_token};
     const auto expected = entry.at("written").get<std::vector<std::int32_t>>();
     while (written.size() <= expected.size())
-      written.push_back(likeliest(text.forward(std::span(written).last(1)).as<float>()));
+      written.push_back(largest_of(text.forward(std::span(written).last(1)).as<float>()));
     written.erase(written.begin());
     EXPECT_EQ(written, expected) << entry.at("name");
   }
@@ -122,7 +123,7 @@ TEST(T5, GivesTextsOfABatchWhatItGivesEachAlone) {
   auto lease = model.start({3, 300, 40}, 10);
   const Tensor states = lease.encode(texts, {}, timing, /*wanted=*/true);
   std::vector<std::int32_t> last(3, model.facts().start_token);
-  std::list<Text> alone;
+  std::list<ReadText> alone;
   std::int64_t first = 0;
   for (const auto& text : texts) {
     alone.emplace_back(model, text);
@@ -152,7 +153,7 @@ TEST(T5, GivesTextsOfABatchWhatItGivesEachAlone) {
               std::next(alone.begin(), parts[p].sequence)->forward(std::span(last).subspan(i, 1))),
           kTolerance)
           << "text " << i << ", step " << step;
-      last[i] = likeliest(row);
+      last[i] = largest_of(row);
     }
   }
 }
@@ -164,8 +165,8 @@ TEST(T5, CombinesAMaskWithTheEncoders) {
   const Seq2Seq model(read_t5(folder));
   const std::vector<std::int32_t> source = t5_golden().source();
   // Where no token sees a later one, what follows a text changes nothing of it.
-  const Text whole(model, source, mask::causal());
-  const Text begun(model, std::span(source).first(7), mask::causal());
+  const ReadText whole(model, source, mask::causal());
+  const ReadText begun(model, std::span(source).first(7), mask::causal());
   TensorView part = std::as_const(whole.states).view();
   part.shape[0] = 7;
   EXPECT_LT(relative_error(Tensor::copy_of(part), begun.states), kTolerance);

@@ -13,6 +13,32 @@
 
 namespace stof::model {
 
+/// A unigram model of letters: "<pad>", "</s>", "<unk>", the blank, a to z, A to J: 40 in all.
+inline nlohmann::json tiny_unigram_json() {
+  nlohmann::json pieces = nlohmann::json::array(), special = nlohmann::json::array();
+  for (const char* token : {"<pad>", "</s>", "<unk>"}) {
+    special.push_back({{"id", pieces.size()}, {"content", token}, {"special", true}});
+    pieces.push_back(nlohmann::json::array({token, 0.0}));
+  }
+  pieces.push_back(nlohmann::json::array({"\u2581", -2.0}));
+  for (const char c : std::string("abcdefghijklmnopqrstuvwxyzABCDEFGHIJ"))
+    pieces.push_back(nlohmann::json::array({std::string(1, c), -4.0}));
+  const nlohmann::json space = {{"type", "Metaspace"},
+                                {"replacement", "\u2581"},
+                                {"prepend_scheme", "always"},
+                                {"split", true}};
+  return {{"added_tokens", special},
+          {"pre_tokenizer", space},
+          {"decoder", space},
+          {"post_processor",
+           {{"type", "TemplateProcessing"},
+            {"single",
+             {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+              {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}}}},
+            {"special_tokens", {{"</s>", {{"id", "</s>"}, {"ids", {1}}, {"tokens", {"</s>"}}}}}}}},
+          {"model", {{"type", "Unigram"}, {"unk_id", 2}, {"vocab", pieces}}}};
+}
+
 class T5Golden {
  public:
   const nlohmann::json& cases() const { return json_.at("cases"); }

@@ -35,6 +35,7 @@ double vector_operations(Step step) {
     case Step::kLayerNorm:
       return 8;
     case Step::kRmsNorm:
+    case Step::kHeadNorm:
       return 5;
     case Step::kHeadStore:
     case Step::kCacheStore:

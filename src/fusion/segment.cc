@@ -50,6 +50,8 @@ Step step_of(const Graph& graph, const Operator& op, ValueId operand) {
       return Step::kRmsNorm;
     case Op::kRope:
       return Step::kRope;
+    case Op::kHeadNorm:
+      return Step::kHeadNorm;
     case Op::kHeadStore:
       return Step::kHeadStore;
     case Op::kCacheStore:
@@ -183,6 +185,8 @@ std::string_view to_string(Step step) {
       return "rms_norm";
     case Step::kRope:
       return "rope";
+    case Step::kHeadNorm:
+      return "head_norm";
     case Step::kHeadStore:
       return "head_store";
     case Step::kCacheStore:

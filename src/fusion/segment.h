@@ -46,6 +46,7 @@ enum class Step : std::uint8_t {
   kLayerNorm,   ///< operand: gamma, operand2: beta
   kRmsNorm,     ///< operand: gamma
   kRope,        ///< operand: positions, operand2: frequencies; heads: the operator's attributes
+  kHeadNorm,    ///< operand: gamma of queries, operand2: of keys; heads: the operator's attributes
   kHeadStore,   ///< the store's address: [row, head, d] goes to [head, row, d]
   kCacheStore,  ///< the same: keys and values of a row go to a cache's; operand: slots, 2: cache
   kMatmul,      ///< operand: the weight; reads elements, as a first product does
@@ -58,7 +59,7 @@ struct EpilogueStep {
   /// operand of the kGate step after it the other half: both are views of values made inside.
   ValueId operand = kNoId;
   double epsilon = 0;        ///< of norms and of kRmsScale
-  ValueId operand2 = kNoId;  ///< of kLayerNorm, kRope, kCacheStore
+  ValueId operand2 = kNoId;  ///< of kLayerNorm, kRope, kHeadNorm, kCacheStore
   OperatorId op = kNoId;     ///< the operator it stands for
 };
 

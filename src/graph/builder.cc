@@ -134,6 +134,17 @@ ValueId GraphBuilder::rope(const std::string& name, ValueId x, ValueId positions
   return append(std::move(op));
 }
 
+ValueId GraphBuilder::head_norm(const std::string& name, ValueId x, ValueId query_gamma,
+                                ValueId key_gamma, std::int64_t heads, std::int64_t kv_heads,
+                                std::int64_t head_dim, double epsilon) {
+  Operator op = make(Op::kHeadNorm, name, {x, query_gamma, key_gamma});
+  op.attributes.heads = heads;
+  op.attributes.kv_heads = kv_heads;
+  op.attributes.head_dim = head_dim;
+  op.attributes.epsilon = epsilon;
+  return append(std::move(op));
+}
+
 ValueId GraphBuilder::attention(const std::string& name, ValueId q, ValueId k, ValueId v,
                                 std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
                                 double scale, int mask) {

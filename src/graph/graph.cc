@@ -28,6 +28,8 @@ std::string_view to_string(Op op) {
       return "rms_norm";
     case Op::kRope:
       return "rope";
+    case Op::kHeadNorm:
+      return "head_norm";
     case Op::kAttention:
       return "attention";
     case Op::kHeadStore:

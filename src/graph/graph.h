@@ -60,6 +60,9 @@ enum class Op : std::uint8_t {
   /// (x[i], x[i + head_dim/2]) by position frequencies[i], a product that is rounded to float32 as
   /// models are trained with.
   kRope,
+  /// x as kRope's, gammas of queries and of keys, [head_dim] each -> x with every head of queries
+  /// and of keys under an RMSNorm of its own.
+  kHeadNorm,
   /// q [rows, heads head_dim], k and v [rows, kv_heads head_dim] (, table float32 [buckets, heads])
   /// -> [rows, heads head_dim]. Masks, and which rows make a sequence, are bound by who runs the
   /// graph; operators with the same Attributes::mask share one, and are alike in all else. Where k
@@ -96,11 +99,11 @@ enum class Pooling : std::uint8_t { kNone, kMean, kCls, kMax };
 /// What an operator does besides what its values tell; a field that plays no part is 0.
 struct Attributes {
   Activation activation = Activation::kNone;  ///< kActivation
-  double epsilon = 0;                         ///< kLayerNorm, kRmsNorm, kRmsScale
-  std::int64_t heads = 0;                     ///< kRope, kAttention, kHeadStore, kCacheStore (0:
-                                              ///< rows without queries)
-  std::int64_t kv_heads = 0;                  ///< kRope, kAttention, kCacheStore; divides heads
-  std::int64_t head_dim = 0;                  ///< kRope, kAttention, kHeadStore, kCacheStore
+  double epsilon = 0;                         ///< kLayerNorm, kRmsNorm, kRmsScale, kHeadNorm
+  std::int64_t heads = 0;                     ///< kRope, kHeadNorm, kAttention, kHeadStore,
+                                              ///< kCacheStore (0: rows without queries)
+  std::int64_t kv_heads = 0;                  ///< as heads, but kHeadStore; divides heads
+  std::int64_t head_dim = 0;                  ///< as heads
   double scale = 0;                           ///< kAttention: of q k^T; 0: 1/sqrt(head_dim)
   int mask = 0;                               ///< kAttention: which of the masks that are bound
   bool cross = false;             ///< kAttention: keys of other sequences, in a cache of their own
@@ -205,6 +208,9 @@ class GraphBuilder {
   ValueId rms_norm(const std::string& name, ValueId x, ValueId gamma, double epsilon);
   ValueId rope(const std::string& name, ValueId x, ValueId positions, ValueId frequencies,
                std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
+  ValueId head_norm(const std::string& name, ValueId x, ValueId query_gamma, ValueId key_gamma,
+                    std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
+                    double epsilon);
   ValueId attention(const std::string& name, ValueId q, ValueId k, ValueId v, std::int64_t heads,
                     std::int64_t kv_heads, std::int64_t head_dim, double scale = 0, int mask = 0);
   /// `table`: kNoId for none; of the attributes those of kAttention count.

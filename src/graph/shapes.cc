@@ -118,13 +118,17 @@ Dims elementwise(const Checker& check) {
   return a.shape;
 }
 
+void epsilon(const Checker& check, const Attributes& attributes) {
+  if (!(attributes.epsilon >= 0 && attributes.epsilon < 1))
+    check.refuse("epsilon", "at least 0 and below 1", fmt::format("{}", attributes.epsilon));
+}
+
 Dims norm(const Checker& check, const Operator& op) {
   const bool layer = op.op == Op::kLayerNorm;
   check.count(layer ? 3 : 2, layer ? 3 : 2);
   const Value& x = check.matrix(0);
   for (std::size_t i = 1; i < op.inputs.size(); ++i) check.vector(i, x.dtype, x.shape[1]);
-  if (!(op.attributes.epsilon >= 0 && op.attributes.epsilon < 1))
-    check.refuse("epsilon", "at least 0 and below 1", fmt::format("{}", op.attributes.epsilon));
+  epsilon(check, op.attributes);
   return x.shape;
 }
 
@@ -137,14 +141,29 @@ void heads(const Checker& check, const Attributes& attributes, std::int64_t leas
                  fmt::format("{}", attributes.kv_heads));
 }
 
-/// Queries, keys and values side by side, and a number for each row.
-const Value& heads_of_rows(const Checker& check, const Attributes& attributes,
-                           std::int64_t least_heads) {
+/// Queries, keys and values side by side.
+const Value& heads_side_by_side(const Checker& check, const Attributes& attributes,
+                                std::int64_t least_heads) {
   check.count(3, 3);
   heads(check, attributes, least_heads);
   const Value& x = check.matrix(0);
   const std::int64_t columns = (attributes.heads + 2 * attributes.kv_heads) * attributes.head_dim;
   if (x.shape[1] != columns) check.refuse(0, fmt::format("{} columns", columns));
+  return x;
+}
+
+Dims head_norm(const Checker& check, const Attributes& attributes) {
+  const Value& x = heads_side_by_side(check, attributes, 1);
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+    check.vector(i, x.dtype, attributes.head_dim);
+  epsilon(check, attributes);
+  return x.shape;
+}
+
+/// The same, and a number for each row.
+const Value& heads_of_rows(const Checker& check, const Attributes& attributes,
+                           std::int64_t least_heads) {
+  const Value& x = heads_side_by_side(check, attributes, least_heads);
   check.of(1, DType::kInt32, {x.shape[0]});
   return x;
 }
@@ -241,8 +260,7 @@ Dims rms_scale(const Checker& check, const Operator& op) {
   const Value& squares = check.matrix(1);
   if (squares.dtype != DType::kFloat32 || squares.shape[0] != x[0] || squares.shape[1] % 2 != 0)
     check.refuse(1, fmt::format("float32[{}, an even number], sums of squares", x[0]));
-  if (!(op.attributes.epsilon >= 0 && op.attributes.epsilon < 1))
-    check.refuse("epsilon", "at least 0 and below 1", fmt::format("{}", op.attributes.epsilon));
+  epsilon(check, op.attributes);
   return x;
 }
 
@@ -284,6 +302,8 @@ Dims infer_shape(const std::vector<Value>& values, const Operator& op, const Dim
       return norm(check, op);
     case Op::kRope:
       return rope(check, op.attributes);
+    case Op::kHeadNorm:
+      return head_norm(check, op.attributes);
     case Op::kAttention:
       return attention(check, op.attributes, op.inputs.size() > 3);
     case Op::kHeadStore:

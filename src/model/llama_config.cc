@@ -30,7 +30,7 @@ void refuse_llama_variants(const JsonFields& fields) {
 std::string read_family(const JsonFields& fields) {
   std::string family = fields.string("model_type");
   if (family != "llama" && family != "mistral" && family != "qwen2")
-    fields.refuse("model_type", "\"llama\", \"mistral\" or \"qwen2\" (or \"gpt2\")");
+    fields.refuse("model_type", "\"llama\", \"mistral\" or \"qwen2\" (or \"gemma3_text\", \"gpt2\")");
   return family;
 }
 

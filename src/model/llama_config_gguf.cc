@@ -30,15 +30,17 @@ constexpr std::array<std::string_view, 19> kGgufFields = {"block_count",
                                                           "expert_count",
                                                           "expert_used_count"};
 
-/// The object "<architecture>." of the metadata, its fields' names without that prefix.
-Json architecture_fields(const Json& settings, const std::string& file,
-                         const std::string& architecture) {
+}  // namespace
+
+Json gguf_architecture_fields(const Json& settings, const std::string& file,
+                              const std::string& architecture,
+                              std::span<const std::string_view> known) {
   Json own = Json::object();
   const std::string prefix = architecture + ".";
   for (const auto& [key, value] : settings.items()) {
     if (!key.starts_with(prefix)) continue;
     const std::string name = key.substr(prefix.size());
-    if (std::find(kGgufFields.begin(), kGgufFields.end(), name) == kGgufFields.end())
+    if (std::ranges::find(known, name) == known.end())
       JsonFields(settings, file).refuse(key.c_str(), "no such field");
     own[name] = value;
   }
@@ -61,7 +63,13 @@ RopeConfig read_gguf_rope(const JsonFields& fields) {
   return rope;
 }
 
-}  // namespace
+std::vector<std::int32_t> read_gguf_end_tokens(const JsonFields& metadata) {
+  std::vector<std::int32_t> ids;
+  for (const char* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"})
+    if (metadata.has(name))
+      ids.push_back(static_cast<std::int32_t>(metadata.integer(name, 0, kMaxId)));
+  return ids;
+}
 
 LlamaConfig read_gguf_llama_config(const Json& settings, const std::string& file) {
   const JsonFields all(settings, file);
@@ -69,7 +77,7 @@ LlamaConfig read_gguf_llama_config(const Json& settings, const std::string& file
   config.family = all.string("general.architecture");
   if (config.family != "llama" && config.family != "qwen2")
     all.refuse("general.architecture", "\"llama\" or \"qwen2\"");
-  const Json own = architecture_fields(settings, file, config.family);
+  const Json own = gguf_architecture_fields(settings, file, config.family, kGgufFields);
   const JsonFields fields(own, file + ": " + config.family);
   for (const char* name : {"expert_count", "expert_used_count"})
     if (fields.integer(name, 0, kMaxSize, 0) != 0) fields.refuse(name, "0");
@@ -90,9 +98,7 @@ LlamaConfig read_gguf_llama_config(const Json& settings, const std::string& file
     fields.fail("attention.layer_norm_rms_epsilon", "a number from 0 to 1");
   config.rope = read_gguf_rope(fields);
   config.windows.assign(static_cast<std::size_t>(config.num_layers), 0);
-  for (const char* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"})
-    if (all.has(name))
-      config.end_tokens.push_back(static_cast<std::int32_t>(all.integer(name, 0, kMaxId)));
+  config.end_tokens = read_gguf_end_tokens(all);
   return config;
 }
 

@@ -23,6 +23,7 @@ constexpr KnownType kKnownTypes[] = {
     {"distilbert", ModelKind::kEncoder},  {"modernbert", ModelKind::kEncoder},
     {"llama", ModelKind::kGenerator},     {"mistral", ModelKind::kGenerator},
     {"qwen2", ModelKind::kGenerator},     {"gpt2", ModelKind::kGenerator},
+    {"gemma3_text", ModelKind::kGenerator}, {"gemma3", ModelKind::kGenerator},
     {"vit", ModelKind::kImageClassifier},
 };
 

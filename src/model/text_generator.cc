@@ -12,6 +12,7 @@
 #include "model/chat_template.h"
 #include "model/decoder.h"
 #include "model/decoder_fields.h"
+#include "model/gemma_model.h"
 #include "model/gguf_settings.h"
 #include "model/gpt2_model.h"
 #include "model/llama_model.h"
@@ -53,7 +54,10 @@ std::unique_ptr<const model::DecoderModel> read_model(const std::string& folder,
                                                       Checkpoint checkpoint) {
   const std::string file = folder + "/config.json";
   const model::Json json = model::read_json_file(file, model::kMaxConfigBytes);
-  if (model::JsonFields(json, file).string("model_type") == "gpt2")
+  const std::string type = model::JsonFields(json, file).string("model_type");
+  if (type == "gemma3_text" || type == "gemma3")
+    return make_gemma_model(std::move(checkpoint), model::load_gemma_config(folder));
+  if (type == "gpt2")
     return make_gpt2_model(std::move(checkpoint), model::load_gpt2_config(folder));
   return make_llama_model(std::move(checkpoint), model::load_llama_config(folder));
 }
@@ -123,8 +127,11 @@ TextGenerator TextGenerator::load(const std::string& given, const LoadOptions& o
     const model::JsonFields fields(settings, path);
     tokenizer = model::read_gguf_subword(fields);
     chat_template = fields.string("tokenizer.chat_template", "");
-    model = model::make_llama_model(std::move(checkpoint),
-                                    model::read_gguf_llama_config(settings, path));
+    model = fields.string("general.architecture") == "gemma3"
+                ? model::make_gemma_model(std::move(checkpoint),
+                                          model::read_gguf_gemma_config(settings, path))
+                : model::make_llama_model(std::move(checkpoint),
+                                          model::read_gguf_llama_config(settings, path));
   } else {
     STOF_CHECK(is_folder(path), kInvalidArgument,
                "{}: expected a folder with config.json, or a .gguf file", path);

@@ -131,8 +131,10 @@ Tensor random_value(const Graph& graph, ValueId id, const BatchShape& batch, std
     return normal(value, 32, 4, stream);  // sums of squares of numbers about 1
   if (value.kind != graph::ValueKind::kWeight) return normal(value, 0, 1, stream);
   const Use use = first_use(graph, id);
-  const bool norm = use.op != nullptr && use.input == 1 &&
-                    (use.op->op == Op::kLayerNorm || use.op->op == Op::kRmsNorm);
+  const bool norm =
+      use.op != nullptr &&
+      ((use.input == 1 && (use.op->op == Op::kLayerNorm || use.op->op == Op::kRmsNorm)) ||
+       (use.input > 0 && use.op->op == Op::kHeadNorm));
   if (norm) return normal(value, 1, 0.1, stream);
   const bool matrix = use.op != nullptr && use.op->op == Op::kMatmul;
   const double deviation = matrix ? 1 / std::sqrt(static_cast<double>(value.shape[1]))

@@ -109,6 +109,9 @@ class RandomGraph {
         return builder_.multiply(name("scaled"), x, scale);
       }
       case 7: {  // also as layers with a cache have it, which the rows are read beside
+        if (pick(2) == 0)
+          x = builder_.head_norm(name("heads"), x, weight({2}), weight({2}), 2, 1, 2,
+                                 pick(2) == 0 ? 1e-6 : 0.2);
         const ValueId turned = builder_.rope(name("rope"), x, positions_, weight({1}), 2, 1, 2);
         if (pick(2) == 0) {
           const ValueId cache = builder_.state(name("cache"), DType::kFloat32, {7, 4});

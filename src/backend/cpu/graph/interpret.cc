@@ -48,6 +48,9 @@ Reals run_operator(const Bindings& bindings, const Operator& op) {
     case Op::kRope:
       rope(x, bindings.load(op.inputs[1]), bindings.load(op.inputs[2]), op.attributes);
       return x;
+    case Op::kHeadNorm:
+      head_norm(x, bindings.load(op.inputs[1]), bindings.load(op.inputs[2]), op.attributes);
+      return x;
     case Op::kHeadStore:
       return heads_apart(x, op.attributes);
     case Op::kCacheStore:
@@ -131,6 +134,8 @@ class SegmentRun {
         return rms_norm(running_, operand(step.operand), step.epsilon);
       case Step::kRope:
         return rope(running_, operand(step.operand), operand(step.operand2), attributes);
+      case Step::kHeadNorm:
+        return head_norm(running_, operand(step.operand), operand(step.operand2), attributes);
       case Step::kHeadStore:
         running_ = heads_apart(running_, attributes);
         return;

@@ -138,6 +138,20 @@ void rms_scale(Reals& x, const Reals& squares, double epsilon) {
   }
 }
 
+void head_norm(Reals& x, const Reals& query_gamma, const Reals& key_gamma,
+               const graph::Attributes& attributes) {
+  const std::int64_t dim = attributes.head_dim;
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t h = 0; h < attributes.heads + attributes.kv_heads; ++h) {  // values stay
+      const Reals& gamma = h < attributes.heads ? query_gamma : key_gamma;
+      double squares = 0;
+      for (std::int64_t d = 0; d < dim; ++d) squares += x.at(r, h * dim + d) * x.at(r, h * dim + d);
+      const double root = std::sqrt(squares / static_cast<double>(dim) + attributes.epsilon);
+      for (std::int64_t d = 0; d < dim; ++d)
+        x.at(r, h * dim + d) = x.at(r, h * dim + d) / root * gamma.at(0, d);
+    }
+}
+
 void rope(Reals& x, const Reals& positions, const Reals& frequencies,
           const graph::Attributes& attributes) {
   const std::int64_t dim = attributes.head_dim, half = dim / 2;

@@ -38,6 +38,9 @@ void rms_norm(Reals& x, const Reals& gamma, double epsilon);
 Reals row_squares(const Reals& x);
 /// x / sqrt(mean of the squares whose sums these are + epsilon).
 void rms_scale(Reals& x, const Reals& squares, double epsilon);
+/// Gammas: [1, head_dim]
+void head_norm(Reals& x, const Reals& query_gamma, const Reals& key_gamma,
+               const graph::Attributes& attributes);
 /// positions: [1, rows]; frequencies: [1, head_dim / 2]
 void rope(Reals& x, const Reals& positions, const Reals& frequencies,
           const graph::Attributes& attributes);

@@ -34,12 +34,21 @@ float activate(Step step, float x) {
   }
 }
 
+void rms_norm(const float* gamma, std::int64_t width, float epsilon, float* x) {
+  float squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (std::int64_t i = 0; i < width; ++i) squares += x[i] * x[i];
+  const float inverse = 1 / std::sqrt(squares / static_cast<float>(width) + epsilon);
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) x[i] *= inverse * gamma[i];
+}
+
 /// A step with what it reads.
 struct BoundStep {
   Step step;
   Matrix operand, operand2;
   const std::int32_t* positions = nullptr;  ///< of kRope
-  graph::Attributes attributes;             ///< of kRope
+  graph::Attributes attributes;             ///< of kRope and kHeadNorm
   float epsilon = 0;
   Matrix store;  ///< where the running row goes after the step; none: nowhere
 };
@@ -64,15 +73,9 @@ void apply(const BoundStep& step, std::int64_t row, std::int64_t width, float* x
     case Step::kLayerNorm:
       LayerNorm{operand, step.operand2.data, width, step.epsilon}.row(x, x);
       break;
-    case Step::kRmsNorm: {
-      float squares = 0;
-#pragma omp simd reduction(+ : squares)
-      for (std::int64_t i = 0; i < width; ++i) squares += x[i] * x[i];
-      const float inverse = 1 / std::sqrt(squares / static_cast<float>(width) + step.epsilon);
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) x[i] *= inverse * operand[i];
+    case Step::kRmsNorm:
+      rms_norm(operand, width, step.epsilon, x);
       break;
-    }
     case Step::kRmsScale: {
       float squares = 0;
       const std::int64_t sums = step.operand.columns;
@@ -81,6 +84,13 @@ void apply(const BoundStep& step, std::int64_t row, std::int64_t width, float* x
       const float inverse = 1 / std::sqrt(mean + step.epsilon);
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i) x[i] *= inverse;
+      break;
+    }
+    case Step::kHeadNorm: {
+      const graph::Attributes& a = step.attributes;
+      for (std::int64_t h = 0; h < a.heads + a.kv_heads; ++h)  // values stay
+        rms_norm(h < a.heads ? step.operand.data : step.operand2.data, a.head_dim, step.epsilon,
+                 x + h * a.head_dim);
       break;
     }
     case Step::kRope: {
@@ -216,6 +226,7 @@ bool rows_fit(const Graph& graph, const Segment& segment) {
         if (shape.rank() != 2 || shape[0] != rows || shape[1] != 1) return false;
         break;
       }
+      case Step::kHeadNorm:  // its gammas are vectors of a head, which the graph has checked
       case Step::kRope:
       case Step::kHeadStore:
       case Step::kCacheStore:
@@ -270,9 +281,9 @@ std::unique_ptr<SegmentRunner> make_rows(const Graph& graph, const Segment& segm
     }
     BoundStep bound{
         step.step, {}, matrix(step.operand2), nullptr, {}, static_cast<float>(step.epsilon), {}};
+    bound.attributes = graph.op(step.op).attributes;
     if (step.step == Step::kRope) {
       bound.positions = ids(step.operand);
-      bound.attributes = graph.op(step.op).attributes;
       rows->angles = bound.attributes.head_dim;
     } else {
       bound.operand = matrix(step.operand);

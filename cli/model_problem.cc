@@ -87,7 +87,9 @@ tune::TuningProblem load_problem(const ModelArguments& arguments) {
   std::int64_t max_positions = 0;
   const DType dtype = dtype_of(arguments);
   const std::string type = model_type(arguments.model);
-  STOF_CHECK(type != "gpt2" && type != "vit" && type != "t5" && type != "mt5", kUnsupported,
+  const bool other_kind = type == "gpt2" || type == "vit" || type == "t5" || type == "mt5" ||
+                          type.starts_with("gemma3");
+  STOF_CHECK(!other_kind, kUnsupported,
              "MODEL: {}: expected a BERT, RoBERTa, DistilBERT, LLaMA, Mistral or Qwen 2 model, got "
              "\"{}\"; such models are run, but neither tuned nor explained",
              arguments.model, type);

@@ -9,6 +9,7 @@ stof reads that file instead of the folder.
 """
 import argparse
 import json
+import os
 import subprocess
 import sys
 
@@ -24,6 +25,19 @@ PROMPTS = [
 ]
 
 
+def encoder_of(folder):
+    """Text to ids, by tokenizer.json or, where there is none, by SentencePiece's tokenizer.model behind BOS."""
+    if os.path.exists(folder + "/tokenizer.json"):
+        tokenizer = Tokenizer.from_file(folder + "/tokenizer.json")
+        return lambda text: tokenizer.encode(text).ids
+    import sentencepiece
+    processor = sentencepiece.SentencePieceProcessor(model_file=folder + "/tokenizer.model")
+    with open(folder + "/tokenizer_config.json") as file:
+        config = json.load(file)
+    before = [processor.piece_to_id(config["bos_token"])] if config["add_bos_token"] else []
+    return lambda text: before + processor.encode(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stof", required=True, help="the program")
@@ -31,11 +45,11 @@ def main():
     parser.add_argument("--gguf", help="what stof reads instead")
     parser.add_argument("--tokens", type=int, default=64)
     options = parser.parse_args()
-    tokenizer = Tokenizer.from_file(options.folder + "/tokenizer.json")
+    encode = encoder_of(options.folder)
     model = AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32).eval()
     failed = False
     for prompt in PROMPTS:
-        ids = torch.tensor([tokenizer.encode(prompt).ids])
+        ids = torch.tensor([encode(prompt)])
         with torch.no_grad():
             theirs = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=0,
                                     max_new_tokens=options.tokens)[0, ids.shape[1]:].tolist()

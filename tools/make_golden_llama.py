@@ -10,6 +10,7 @@ import pathlib
 
 import torch
 from safetensors.torch import save_file
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data"
@@ -33,6 +34,9 @@ CASES = {
     "rope llama3 high": {"rope_scaling": {**LLAMA3, "high_freq_factor": 1.5}},
     "rope llama3 length": {"rope_scaling": {**LLAMA3, "original_max_position_embeddings": 40}},
     "rope_parameters": {"rope_theta": None, "rope_parameters": {"rope_type": "llama3", "rope_theta": 1000.0, **LLAMA3}},
+    "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}},
+    "yarn attention_factor": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.0,
+                                               "original_max_position_embeddings": 16}},
     "tied": {"tie_word_embeddings": True},
     "attention_bias": {"attention_bias": True},
     "mlp_bias": {"mlp_bias": True},
@@ -48,6 +52,34 @@ CASES = {
                           "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
 }
 KEEP_NULL = {"sliding_window"}
+# Scalings by their numbers alone, at the sizes of real models: name: (rope_parameters, other fields)
+YARN = {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 4.0, "original_max_position_embeddings": 32768}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 4096,
+            "short_factor": [1 + i / 16 for i in range(32)], "long_factor": [2 + i for i in range(32)]}
+ROPES = {
+    "yarn": (YARN, {}),
+    "yarn factor": ({**YARN, "factor": 2.0}, {}),
+    "yarn factor below 1": ({**YARN, "factor": 0.5}, {}),
+    "yarn theta": ({**YARN, "rope_theta": 10000.0}, {}),
+    "yarn length": ({**YARN, "original_max_position_embeddings": 2048}, {}),
+    "yarn length of the model": (YARN, {"original_max_position_embeddings": 8192}),
+    "yarn without length": ({k: v for k, v in YARN.items() if k != "original_max_position_embeddings"}, {}),
+    "yarn beta_fast": ({**YARN, "beta_fast": 8.0}, {}),
+    "yarn beta_slow": ({**YARN, "beta_slow": 4}, {}),
+    "yarn betas of 0": ({**YARN, "beta_fast": 0, "beta_slow": 0, "truncate": False}, {}),
+    "yarn between two pairs": ({**YARN, "beta_fast": 1.0, "beta_slow": 1.0, "truncate": False}, {}),
+    "yarn attention_factor": ({**YARN, "attention_factor": 1.5}, {}),
+    "yarn mscale": ({**YARN, "mscale": 0.707, "mscale_all_dim": 1.0}, {}),
+    "yarn mscale alone": ({**YARN, "mscale": 0.707, "factor": 8.0}, {}),
+    "longrope": (LONGROPE, {"max_position_embeddings": 4096}),
+    "longrope length of the model": ({**LONGROPE, "factor": 32.0}, {"max_position_embeddings": 2048, "original_max_position_embeddings": 2048}),
+    "longrope factor": ({**LONGROPE, "factor": 32.0}, {"max_position_embeddings": 4096}),
+    "longrope attention_factor": ({**LONGROPE, "attention_factor": 1.3}, {"max_position_embeddings": 4096}),
+    "dynamic": ({"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}, {}),
+    "llama3": ({**LLAMA3, "rope_theta": 500000.0, "original_max_position_embeddings": 8192}, {}),
+    "llama3 without length": ({**{k: v for k, v in LLAMA3.items() if k != "original_max_position_embeddings"},
+                               "rope_theta": 500000.0}, {}),
+}
 NUM_TOKENS = 23
 # Every size a case asks for is a part of these.
 MAX = {"hidden": 24, "inner": 40, "vocab": 50, "rows": 48}
@@ -97,6 +129,19 @@ def model_of(fields, weights):
     return model
 
 
+def ropes():
+    cases = []
+    for name, (parameters, others) in ROPES.items():
+        fields = {"max_position_embeddings": 131072, **others, "rope_parameters": parameters}
+        config = LlamaConfig(hidden_size=256, num_attention_heads=4, head_dim=64, **json.loads(json.dumps(fields)))
+        frequencies, factor = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config, "cpu")
+        cases.append({"name": name, "config": fields, "frequencies": frequencies.tolist(), "attention_factor": factor})
+        same = [c["name"] for c in cases[:-1] if c["frequencies"] == cases[-1]["frequencies"] and
+                c["attention_factor"] == factor]
+        assert not same, f"{name} gives what {same} gives: its field is not put to the test"
+    return cases
+
+
 def main():
     weights = full_weights()
     generator = torch.Generator().manual_seed(7)
@@ -116,7 +161,7 @@ def main():
         assert same == name, f"{name} gives what {same} gives: its field is not put to the test"
     save_file({**{f"weight.{k}": v for k, v in weights.items()}, **{f"logits.{k}": v for k, v in logits.items()}},
               DATA / "llama_golden.safetensors")
-    golden = {"ids": ids[0].tolist(), "cases": cases}
+    golden = {"ids": ids[0].tolist(), "cases": cases, "ropes": ropes()}
     (DATA / "llama_golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
 
 

@@ -48,15 +48,19 @@ RopeConfig read_kind(const JsonFields& fields, const char* kind, const char* the
     merged["rope_theta"] = fallback;
   for (const char* name : {"max_position_embeddings", "original_max_position_embeddings"})
     if (const Json* value = fields.find(name)) merged[name] = *value;
-  return read_rope(JsonFields(merged, fmt::format("{}: {}", fields.where(), kind)));
+  RopeConfig rope = read_rope(JsonFields(merged, fmt::format("{}: {}", fields.where(), kind)));
+  // Layers of both kinds share the number that attention multiplies by.
+  if (rope.attention_factor != 1)
+    fields.refuse(fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters",
+                  "a rope_type without an attention factor (not yarn or longrope)");
+  return rope;
 }
 
 /// "layer_types", or every sliding_window_pattern-th layer sees all.
 void read_gemma_windows(const JsonFields& fields, GemmaConfig& config) {
   const std::int64_t pattern = fields.integer("sliding_window_pattern", 1, kMaxSize, kPattern);
   const bool listed = fields.has("layer_types");
-  if (listed &&
-      static_cast<std::int64_t>(fields.array("layer_types").size()) != config.num_layers)
+  if (listed && static_cast<std::int64_t>(fields.array("layer_types").size()) != config.num_layers)
     fields.fail("layer_types", fmt::format("{} names, one a layer", config.num_layers));
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     bool local = (i + 1) % pattern != 0;
@@ -120,23 +124,22 @@ GemmaConfig load_gemma_config(const std::string& folder) {
 }
 
 GemmaConfig read_gguf_gemma_config(const Json& settings, const std::string& file) {
-  static constexpr std::array<std::string_view, 16> kKnown = {
-      "block_count",
-      "context_length",
-      "embedding_length",
-      "feed_forward_length",
-      "attention.head_count",
-      "attention.head_count_kv",
-      "attention.key_length",
-      "attention.value_length",
-      "attention.layer_norm_rms_epsilon",
-      "attention.sliding_window",
-      "attention.sliding_window_pattern",
-      "rope.freq_base",
-      "rope.freq_base_swa",
-      "rope.scaling.type",
-      "rope.scaling.factor",
-      "vocab_size"};
+  static constexpr std::array<std::string_view, 16> kKnown = {"block_count",
+                                                              "context_length",
+                                                              "embedding_length",
+                                                              "feed_forward_length",
+                                                              "attention.head_count",
+                                                              "attention.head_count_kv",
+                                                              "attention.key_length",
+                                                              "attention.value_length",
+                                                              "attention.layer_norm_rms_epsilon",
+                                                              "attention.sliding_window",
+                                                              "attention.sliding_window_pattern",
+                                                              "rope.freq_base",
+                                                              "rope.freq_base_swa",
+                                                              "rope.scaling.type",
+                                                              "rope.scaling.factor",
+                                                              "vocab_size"};
   const JsonFields all(settings, file);
   const Json own = gguf_architecture_fields(settings, file, "gemma3", kKnown);
   const JsonFields fields(own, file + ": gemma3");
@@ -151,8 +154,7 @@ GemmaConfig read_gguf_gemma_config(const Json& settings, const std::string& file
   config.head_dim = fields.integer("attention.key_length", 2, kMaxSize, 256);
   if (config.head_dim % 2 != 0) fields.refuse("attention.key_length", "an even number");
   if (fields.integer("attention.value_length", 1, kMaxSize, config.head_dim) != config.head_dim)
-    fields.refuse("attention.value_length",
-                  fmt::format("{}, the size of a head", config.head_dim));
+    fields.refuse("attention.value_length", fmt::format("{}, the size of a head", config.head_dim));
   config.intermediate_size = fields.integer("feed_forward_length", 1, kMaxSize);
   const auto num_tokens = static_cast<std::int64_t>(all.array("tokenizer.ggml.tokens").size());
   config.vocab_size = fields.integer("vocab_size", 1, kMaxSize, num_tokens);
@@ -161,9 +163,8 @@ GemmaConfig read_gguf_gemma_config(const Json& settings, const std::string& file
       static_cast<float>(fields.number("attention.layer_norm_rms_epsilon", 0, 1, 1e-6));
   // No field tells it: of all models only the one of 62 layers has another than the head's size.
   constexpr std::int64_t kLayersOf27B = 62;
-  config.query_scalar = static_cast<double>(config.num_layers == kLayersOf27B
-                                                ? config.hidden_size / config.num_heads
-                                                : config.head_dim);
+  config.query_scalar = static_cast<double>(
+      config.num_layers == kLayersOf27B ? config.hidden_size / config.num_heads : config.head_dim);
   config.global = read_gguf_rope(fields);
   config.global.theta = fields.number("rope.freq_base", 1, 1e12, kGlobalTheta);
   config.local.theta = fields.number("rope.freq_base_swa", 1, 1e12, kLocalTheta);

@@ -22,8 +22,8 @@ struct GemmaConfig {
   std::int64_t vocab_size = 0;
   std::int64_t max_positions = 0;
   float rms_norm_eps = 0;
-  double query_scalar = 0;       ///< attention divides q k^T by its square root
-  RopeConfig global, local;      ///< of layers that see all, and of those that see a window
+  double query_scalar = 0;            ///< attention divides q k^T by its square root
+  RopeConfig global, local;           ///< of layers that see all, and of those that see a window
   std::vector<std::int64_t> windows;  ///< as LlamaConfig::windows
   bool tied_head = true;
   std::vector<std::int32_t> end_tokens;

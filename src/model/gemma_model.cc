@@ -117,8 +117,8 @@ class GemmaBuilder {
     if (options_.joined_gate) {
       const ValueId both = dense(name + "gate_up", x, hidden, 2 * inner);
       up = builder_.columns(name + "up", both, inner, inner);
-      gate =
-          builder_.activation(name + "gelu", builder_.columns(name + "gate", both, 0, inner), kGelu);
+      gate = builder_.activation(name + "gelu", builder_.columns(name + "gate", both, 0, inner),
+                                 kGelu);
     } else {
       gate = builder_.activation(name + "gelu", dense(name + "gate", x, hidden, inner), kGelu);
       up = dense(name + "up", x, hidden, inner);
@@ -132,9 +132,8 @@ class GemmaBuilder {
         name + "attention_residual",
         norm(name + "post_attention_norm", attention(norm_of_stream(name + "attention_norm", x))),
         x);
-    return builder_.add(
-        name + "mlp_residual",
-        norm(name + "post_mlp_norm", mlp(norm_of_stream(name + "mlp_norm", x))), x);
+    return builder_.add(name + "mlp_residual",
+                        norm(name + "post_mlp_norm", mlp(norm_of_stream(name + "mlp_norm", x))), x);
   }
 
   const GemmaConfig& config_;
@@ -157,8 +156,8 @@ class GemmaModel final : public DecoderModel {
         checkpoint_(std::move(checkpoint)),
         config_(std::move(config)),
         gguf_(checkpoint_.gguf() != nullptr) {
-    static constexpr std::array<const char*, 4> kPrefixes = {
-        "model.", "language_model.model.", "model.language_model.", ""};
+    static constexpr std::array<const char*, 4> kPrefixes = {"model.", "language_model.model.",
+                                                             "model.language_model.", ""};
     const auto found = std::ranges::find_if(kPrefixes, [this](const char* prefix) {
       return checkpoint_.contains(std::string(prefix) + "embed_tokens.weight");
     });
@@ -201,12 +200,13 @@ class GemmaModel final : public DecoderModel {
       bind_norm("post_mlp_norm", kPostMlpNorm, hidden, scale);
       bind_norm("query_norm", kQueryNorm, config_.head_dim, 1);
       bind_norm("key_norm", kKeyNorm, config_.head_dim, 1);
-      bind_frequencies(binder, name + "rope.frequencies",
-                       config_.windows[static_cast<std::size_t>(i)] > 0 ? config_.local
-                                                                        : config_.global);
+      bind_frequencies(
+          binder, name + "rope.frequencies",
+          config_.windows[static_cast<std::size_t>(i)] > 0 ? config_.local : config_.global);
       const Tensor q = matrix(kQuery, q_width, hidden), k = matrix(kKey, kv_width, hidden),
                    v = matrix(kValue, kv_width, hidden);
-      binder.bind_stacked(name + "query_key_value.weight", std::array{q.view(), k.view(), v.view()});
+      binder.bind_stacked(name + "query_key_value.weight",
+                          std::array{q.view(), k.view(), v.view()});
       binder.bind(name + "attention_output.weight", matrix(kOutput, hidden, q_width));
       Tensor gate = matrix(kGate, inner, hidden), up = matrix(kUp, inner, hidden);
       if (joined) {
@@ -287,6 +287,7 @@ std::unique_ptr<const DecoderModel> make_gemma_model(Checkpoint checkpoint, Gemm
   facts.num_heads = config.num_heads;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
+  facts.position_table = config.global.bounded || config.local.bounded;
   facts.end_tokens = config.end_tokens;
   const auto local = std::ranges::count_if(config.windows, [](std::int64_t w) { return w > 0; });
   facts.description = fmt::format(

@@ -30,7 +30,8 @@ void refuse_llama_variants(const JsonFields& fields) {
 std::string read_family(const JsonFields& fields) {
   std::string family = fields.string("model_type");
   if (family != "llama" && family != "mistral" && family != "qwen2")
-    fields.refuse("model_type", "\"llama\", \"mistral\" or \"qwen2\" (or \"gemma3_text\", \"gpt2\")");
+    fields.refuse("model_type",
+                  "\"llama\", \"mistral\" or \"qwen2\" (or \"gemma3_text\", \"gpt2\")");
   return family;
 }
 
@@ -108,6 +109,7 @@ LlamaConfig parse_llama_config(std::string_view text, const std::string& file) {
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions);
   config.rms_norm_eps = static_cast<float>(fields.number("rms_norm_eps", 0, 1, 1e-6));
   config.rope = read_rope(fields);
+  config.rope.frequencies(config.head_dim);  // whose factors are one for each pair
   config.tied_head = fields.boolean("tie_word_embeddings", false);
   if (config.family == "llama") {
     config.qkv_bias = config.output_bias = fields.boolean("attention_bias", false);

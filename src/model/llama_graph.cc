@@ -89,7 +89,8 @@ class LlamaBuilder {
     const ValueId key = builder_.columns(name + "key", base, first, kv_width);
     const ValueId value = builder_.columns(name + "value", base, first + kv_width, kv_width);
     const ValueId context =
-        builder_.attention(name + "attention", query, key, value, heads, kv_heads, head_dim);
+        builder_.attention(name + "attention", query, key, value, heads, kv_heads, head_dim,
+                           config_.rope.attention_scale(head_dim));
     return dense(name + "attention_output", context, q_width, config_.hidden_size,
                  config_.output_bias);
   }

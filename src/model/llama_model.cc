@@ -40,6 +40,7 @@ std::unique_ptr<const DecoderModel> make_llama_model(Checkpoint checkpoint, Llam
   facts.num_heads = config.num_heads;
   facts.vocab_size = config.vocab_size;
   facts.max_positions = config.max_positions;
+  facts.position_table = config.rope.bounded;
   facts.end_tokens = config.end_tokens;
   const std::int64_t window = *std::max_element(config.windows.begin(), config.windows.end());
   facts.description = fmt::format(

@@ -143,13 +143,12 @@ TEST(Gemma, ReadsGgufFiles) {
   // No field of GGUF says what attention divides by: it is the size of a head.
   nlohmann::json config = gemma_golden().at("base").at("config");
   config["query_pre_attn_scalar"] = 8;
-  const Tensor expected =
-      load_gemma("base", config).logits(gemma_golden().ids(), one_thread());
+  const Tensor expected = load_gemma("base", config).logits(gemma_golden().ids(), one_thread());
   const TextGenerator model = load(gguf_of_gemma("base"));
   EXPECT_LT(relative_error(model.logits(gemma_golden().ids(), one_thread()), expected), kTolerance);
   EXPECT_THAT(model.tokenize("AC"), testing::ElementsAre(2, 3, 4, 6));  // no blank is in it
-  EXPECT_THAT(model.describe(), AllOf(HasSubstr("gemma3: 3 layers, 2 of them local"),
-                                      HasSubstr("window 5")));
+  EXPECT_THAT(model.describe(),
+              AllOf(HasSubstr("gemma3: 3 layers, 2 of them local"), HasSubstr("window 5")));
 
   config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
   GgufWriter linear = gguf_of_gemma("base");
@@ -182,12 +181,12 @@ TEST(Gemma, RefusesWhatItDoesNotUnderstand) {
            {{"layer_types", {"chunked_attention", "full_attention", "full_attention"}}}})
     EXPECT_THAT(refusal(changes, ErrorCode::kUnsupported),
                 AllOf(HasSubstr("c.json"), HasSubstr(changes.items().begin().key())));
-  for (const nlohmann::json& changes : std::vector<nlohmann::json>{
-           {{"num_key_value_heads", 3}},
-           {{"layer_types", {"full_attention"}}},
-           {{"sliding_window", 0}},
-           {{"query_pre_attn_scalar", 0}},
-           {{"hidden_size", "24"}}})
+  for (const nlohmann::json& changes :
+       std::vector<nlohmann::json>{{{"num_key_value_heads", 3}},
+                                   {{"layer_types", {"full_attention"}}},
+                                   {{"sliding_window", 0}},
+                                   {{"query_pre_attn_scalar", 0}},
+                                   {{"hidden_size", "24"}}})
     EXPECT_THAT(refusal(changes, ErrorCode::kCorrupt),
                 AllOf(HasSubstr("c.json"), HasSubstr(changes.items().begin().key())));
 

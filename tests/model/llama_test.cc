@@ -50,6 +50,22 @@ TEST(Llama, GivesTheLogitsOfTransformersUnderEveryField) {
   }
 }
 
+TEST(Llama, ScalesRopeAsTransformersDoes) {
+  EXPECT_GE(golden().ropes().size(), 20u);
+  for (const auto& entry : golden().ropes()) {
+    const RopeConfig rope = read_rope(JsonFields(entry.at("config"), "c.json"));
+    const std::vector<float> expected = entry.at("frequencies");
+    const std::vector<float> frequencies = rope.frequencies(64);
+    ASSERT_EQ(frequencies.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(frequencies[i], expected[i], 3e-6 * expected[i]) << entry.at("name") << i;
+    const std::string name = entry.at("name");
+    EXPECT_EQ(rope.bounded, name == "dynamic" || name.starts_with("longrope")) << name;
+    EXPECT_NEAR(rope.attention_factor, entry.at("attention_factor").get<double>(), 1e-12)
+        << entry.at("name");
+  }
+}
+
 TEST(Llama, GivesTheSameWhereverThePromptIsCut) {
   for (const std::string name : {"base", "mistral"}) {
     const TextGenerator model = load_case(name);
@@ -303,10 +319,28 @@ TEST(LlamaConfig, RefusesWhatItDoesNotUnderstand) {
 
 TEST(LlamaConfig, RefusesRopeScalingsItDoesNotUnderstand) {
   const auto scaling = [](const json& value) { return config_refusal({{"rope_scaling", value}}); };
-  EXPECT_THAT(scaling({{"rope_type", "yarn"}, {"factor", 4.0}}),
-              AllOf(HasSubstr("Unsupported"), HasSubstr("yarn")));
-  EXPECT_THAT(scaling({{"type", "dynamic"}, {"factor", 4.0}}),
-              AllOf(HasSubstr("Unsupported"), HasSubstr("dynamic")));
+  EXPECT_THAT(scaling({{"rope_type", "su"}, {"factor", 4.0}}),
+              AllOf(HasSubstr("Unsupported"), HasSubstr("su"), HasSubstr("\"yarn\"")));
+  EXPECT_THAT(scaling({{"type", "dynamic"}}), AllOf(HasSubstr("Corrupt"), HasSubstr("factor")));
+  EXPECT_THAT(scaling({{"type", "yarn"}}), AllOf(HasSubstr("Corrupt"), HasSubstr("factor")));
+  EXPECT_THAT(scaling({{"type", "yarn"}, {"factor", 4.0}, {"low_freq_factor", 1.0}}),
+              AllOf(HasSubstr("Unsupported"), HasSubstr("low_freq_factor")));
+  EXPECT_THAT(scaling({{"type", "yarn"}, {"factor", 4.0}, {"beta_fast", 1.0}, {"beta_slow", 2.0}}),
+              AllOf(HasSubstr("Corrupt"), HasSubstr("beta_fast")));
+  const json longrope = {{"type", "longrope"},
+                         {"original_max_position_embeddings", 64},
+                         {"short_factor", {1.0, 1.0, 1.0, 1.0}},
+                         {"long_factor", {2.0, 2.0, 2.0, 2.0}}};
+  json shorter = longrope, odd = longrope;
+  shorter["original_max_position_embeddings"] = 32;
+  EXPECT_THAT(scaling(shorter),
+              AllOf(HasSubstr("Unsupported"), HasSubstr("max_position_embeddings"),
+                    HasSubstr("at most 32"), HasSubstr("longrope")));
+  odd["short_factor"] = {1.0, 1.0};
+  EXPECT_THAT(scaling(odd),
+              AllOf(HasSubstr("Corrupt"), HasSubstr("short_factor"), HasSubstr("4 numbers")));
+  odd["short_factor"] = {1.0, 0.0, 1.0, 1.0};
+  EXPECT_THAT(scaling(odd), AllOf(HasSubstr("Corrupt"), HasSubstr("short_factor")));
   EXPECT_THAT(scaling({{"type", "linear"}}), AllOf(HasSubstr("Corrupt"), HasSubstr("factor")));
   EXPECT_THAT(scaling({{"type", "linear"}, {"factor", 2.0}, {"attention_factor", 2.0}}),
               HasSubstr("attention_factor"));

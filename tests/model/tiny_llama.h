@@ -47,6 +47,7 @@ class LlamaGolden {
   }
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
+  const nlohmann::json& ropes() const { return json_.at("ropes"); }
   std::vector<std::int32_t> ids() const { return json_.at("ids"); }
   const nlohmann::json& at(const std::string& name) const {
     for (const auto& entry : cases())

@@ -19,10 +19,10 @@ struct KnownType {
 };
 
 constexpr KnownType kKnownTypes[] = {
-    {"bert", ModelKind::kEncoder},        {"roberta", ModelKind::kEncoder},
-    {"distilbert", ModelKind::kEncoder},  {"modernbert", ModelKind::kEncoder},
-    {"llama", ModelKind::kGenerator},     {"mistral", ModelKind::kGenerator},
-    {"qwen2", ModelKind::kGenerator},     {"gpt2", ModelKind::kGenerator},
+    {"bert", ModelKind::kEncoder},          {"roberta", ModelKind::kEncoder},
+    {"distilbert", ModelKind::kEncoder},    {"modernbert", ModelKind::kEncoder},
+    {"llama", ModelKind::kGenerator},       {"mistral", ModelKind::kGenerator},
+    {"qwen2", ModelKind::kGenerator},       {"gpt2", ModelKind::kGenerator},
     {"gemma3_text", ModelKind::kGenerator}, {"gemma3", ModelKind::kGenerator},
     {"vit", ModelKind::kImageClassifier},
 };

@@ -20,6 +20,8 @@ void classify_images(const ClassifyArguments& arguments, const Program& program)
   options.batch = arguments.batch;
   options.num_threads = arguments.threads;
   options.mask = load_mask_set(arguments.mask);
+  Pruning pruning(arguments.prune);
+  options.prune = pruning.options();
   const ImageClassifier classifier = ImageClassifier::load(arguments.model);
   ProgressBar bar("classifying", static_cast<std::int64_t>(arguments.images.size()), program.quiet);
   options.progress = [&bar](std::int64_t done, std::int64_t) { bar.update(done); };
@@ -41,6 +43,7 @@ void classify_images(const ClassifyArguments& arguments, const Program& program)
     else
       print_out("{}{}  {}\n{}", i > 0 ? "\n" : "", i + 1, arguments.images[i], format_table(rows));
   }
+  pruning.report(program);
 }
 
 }  // namespace stof::cli

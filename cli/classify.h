@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "prune.h"
 
 namespace stof::cli {
 
@@ -13,6 +14,7 @@ struct ClassifyArguments {
   std::vector<std::string> images;
   std::string model;
   std::string mask;
+  PruneArguments prune;
   std::int64_t count = 5, batch = 8;
   int threads = 0;
   bool json = false;

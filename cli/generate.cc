@@ -44,6 +44,8 @@ void generate_text(const GenerateArguments& arguments, const Program& program) {
   options.stop = arguments.stop;
   options.mask = load_mask_set(arguments.mask);
   options.num_threads = arguments.threads;
+  Pruning pruning(arguments.prune);
+  options.prune = pruning.options();
   const std::string prompt =
       arguments.prompt_file.empty() ? arguments.prompt : read_document(arguments.prompt_file);
   const TextGenerator generator = load_generator(arguments.model, arguments.load, program);
@@ -65,6 +67,7 @@ void generate_text(const GenerateArguments& arguments, const Program& program) {
                                          {"prefill_seconds", result.prefill},
                                          {"decode_seconds", result.decode}};
     print_out("{}\n", json.dump());
+    pruning.report(program);
     return;
   }
   print_out("\n");
@@ -73,6 +76,7 @@ void generate_text(const GenerateArguments& arguments, const Program& program) {
   write_note(fmt::format("read {}, wrote {}, ended by {}",
                          rate(result.prompt_tokens, result.prefill),
                          rate(num_tokens, result.decode), to_string(result.reason)));
+  pruning.report(program);
 }
 
 }  // namespace stof::cli

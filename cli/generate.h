@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "prune.h"
 #include "stof/load_options.h"
 #include "stof/text_generator.h"
 
@@ -18,6 +19,7 @@ struct GenerateArguments {
   std::string model;
   LoadOptions load;
   std::string mask;
+  PruneArguments prune;
   std::int64_t max_tokens = 0;  ///< 0: GenerateOptions' own
   double temperature = 0;
   std::int64_t top_k = 0;

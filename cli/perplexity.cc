@@ -24,6 +24,8 @@ void print_perplexity(const PerplexityArguments& arguments, const Program& progr
              "TEXT: with --task perplexity expected texts, or --file with one text");
   ScoreOptions options;
   options.mask = load_mask_set(arguments.mask);
+  Pruning pruning(arguments.prune);
+  options.prune = pruning.options();
   options.window = arguments.window;
   options.stride = arguments.stride;
   options.num_threads = arguments.threads;
@@ -65,6 +67,7 @@ void print_perplexity(const PerplexityArguments& arguments, const Program& progr
     save_npy(arguments.output,
              {all.data(), DType::kFloat32, {static_cast<std::int64_t>(all.size())}});
   if (!arguments.json) write_output(format_table(rows));
+  pruning.report(program);
 }
 
 }  // namespace stof::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "prune.h"
 #include "stof/load_options.h"
 
 namespace stof::cli {
@@ -16,6 +17,7 @@ struct PerplexityArguments {
   std::string model;
   LoadOptions load;
   std::string mask;
+  PruneArguments prune;
   std::int64_t window = 0, stride = 0;
   int threads = 0;
   bool json = false;

@@ -16,6 +16,7 @@
 #include "perplexity.h"
 #include "place.h"
 #include "progress.h"
+#include "prune.h"
 #include "rewrite.h"
 #include "run_report.h"
 #include "stof/npy.h"
@@ -33,6 +34,7 @@ struct RunOptions {
   std::string task = "embed";
   std::string mask = "all";
   PlaceArguments place;
+  PruneArguments prune;
   std::string tune = "cached", tune_budget = "30s";
   std::int64_t batch = 32;
   std::int64_t max_tokens = 0;
@@ -47,6 +49,7 @@ struct RunOptions {
 LoadOptions load_options(const RunOptions& options) {
   parse_budget("--tune-budget", options.tune_budget);
   LoadOptions load = load_options(options.place);
+  place_for_pruning(options.prune, load);
   load.tuning = options.tune == "off" ? Tuning::kOff : Tuning::kCached;
   return load;
 }
@@ -63,6 +66,7 @@ void continue_prompt(RunOptions& options, const CLI::App& command, const Program
   generate.load = load_options(options);
   generate.model = command.count("--model") > 0 ? options.model : default_generator_folder();
   generate.mask = options.mask;
+  generate.prune = options.prune;
   generate.max_tokens = options.max_tokens;
   generate.threads = options.threads;
   generate.json = options.json;
@@ -125,6 +129,7 @@ void classify_files(const RunOptions& options, const CLI::App& command, const Pr
   arguments.images = options.texts;
   arguments.model = options.model;
   arguments.mask = options.mask;
+  arguments.prune = options.prune;
   if (options.generate.top_k > 0) arguments.count = options.generate.top_k;
   if (command.count("--batch") > 0) arguments.batch = options.batch;
   arguments.threads = options.threads;
@@ -142,6 +147,7 @@ void score_texts(const RunOptions& options, const CLI::App& command, const Progr
   arguments.model = command.count("--model") > 0 ? options.model : default_generator_folder();
   arguments.load = load_options(options);
   arguments.mask = options.mask;
+  arguments.prune = options.prune;
   arguments.window = options.window;
   arguments.stride = options.stride;
   arguments.threads = options.threads;
@@ -153,7 +159,7 @@ void score_texts(const RunOptions& options, const CLI::App& command, const Progr
 /// Refuses what has no meaning for translations and summaries.
 void rewrite(const RunOptions& options, const CLI::App& command, const Program& program) {
   const bool translates = options.task == "translate";
-  for (const char* name : {"--tune", "--tune-budget", "--output", "--timing", "--chat"})
+  for (const char* name : {"--tune", "--tune-budget", "--output", "--timing", "--chat", "--prune"})
     STOF_CHECK(command.count(name) == 0, kInvalidArgument, "{}: expected none beside --task {}",
                name, options.task);
   const bool has_prefix = command.count("--prefix") > 0;
@@ -220,6 +226,8 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
   const std::vector<std::string> texts = read_texts(options.texts, options.file);
   ProgressBar bar("embedding", static_cast<std::int64_t>(texts.size()), program.quiet);
   EncodeOptions encode = encode_options(options);
+  Pruning pruning(options.prune);
+  encode.prune = pruning.options();
   if (!options.output.empty()) require_writable("--output", options.output);
 
   const tune::Stopwatch since_start;
@@ -257,6 +265,7 @@ void run_texts(RunOptions& options, const CLI::App& command, const Program& prog
       save_npy(options.output, concatenated(states, encoder.hidden_size()).view());
     print_token_states(report, states);
   }
+  pruning.report(program);
   if (options.timing)
     write_note(
         fmt::format("weights loaded in {:.3f} s, first result {:.3f} s later", loaded, first));
@@ -297,6 +306,7 @@ void add_run_command(CLI::App& app, const Program& program) {
           "Mask expression (stof mask list shows the words), or a .txt, .npy or .json file; the "
           "latter may give layers and heads masks of their own")
       ->capture_default_str();
+  add_prune_arguments(run_command, options->prune);
   add_place_arguments(run_command, options->place);
   run_command
       .add_option("--tune", options->tune,
@@ -371,6 +381,7 @@ void add_run_command(CLI::App& app, const Program& program) {
                 "stof run --task perplexity --file README.md --window 512 --stride 256",
                 "stof run --chat --prompt \"What is a hash table?\" --temperature 0.7 --seed 1",
                 "stof run --task translate --target de --model DIR \"The house is small.\"",
+                "stof run \"a long text\" --prune \"block_topk(0.5,block=16)\"",
                 "stof run \"a long text\" --mask \"window(32,32) | global(1,1)\" --task tokens"}));
   run_command.callback(
       [options, &run_command, &program] { run_texts(*options, run_command, program); });

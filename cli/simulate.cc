@@ -107,7 +107,7 @@ mask::BlockMask pruned_by(const SimulateOptions& options, const mask::Pruner& pr
   input.alignment = options.alignment == "bottom_right" ? mask::Alignment::kBottomRight
                                                         : mask::Alignment::kTopLeft;
   const mask::PrunedMask pruned = mask::prune(input, pruner);
-  return mask::build_block_mask(pruned.mask, pruned.shape, input.alignment);
+  return mask::build_block_mask(pruned.mask, pruned.shape, pruned.alignment);
 }
 
 std::pair<std::int64_t, std::int64_t> parse_nm(const std::string& text) {

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "stof/mask_set.h"
+#include "stof/prune.h"
 #include "stof/tensor.h"
 
 namespace stof {
@@ -25,6 +27,8 @@ struct ClassifyOptions {
   mask::MaskSet mask;
   std::int64_t batch = 8;  ///< images per forward pass
   int num_threads = 0;     ///< 0 = all
+  /// Attention under what a pruner leaves of each layer's mask (docs/pruning.md); on the CPU.
+  std::optional<mask::PruneOptions> prune = {};
   /// Called after each batch with (images done, images in all).
   std::function<void(std::int64_t, std::int64_t)> progress;
 };

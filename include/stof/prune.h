@@ -2,6 +2,7 @@
 // Pruners: masks chosen at run time from queries and keys.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -124,6 +125,7 @@ struct PruneReport {
 struct PrunedMask {
   Mask mask;  ///< bound; for attention, plans and files like any other
   ScoreShape shape;
+  Alignment alignment = Alignment::kTopLeft;
   PruneReport report;
 };
 
@@ -131,5 +133,13 @@ struct PrunedMask {
 /// taken in the order of their keys. A NaN counts as less than -inf: it is taken last. The same for
 /// every number of threads (0: all cores). Throws InvalidArgument naming the tensor or field.
 PrunedMask prune(const PruneInput& input, const Pruner& pruner, int num_threads = 0);
+
+/// Pruning of a model's attention: each layer under what the pruner leaves of its mask, chosen from
+/// the layer's own queries and keys whenever it runs.
+struct PruneOptions {
+  Pruner pruner;
+  /// Called after each choice: layer after layer, of each the sequences of the batch.
+  std::function<void(const PrunedMask&)> on_pruned = {};
+};
 
 }  // namespace stof::mask

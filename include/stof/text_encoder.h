@@ -11,6 +11,7 @@
 
 #include "stof/load_options.h"
 #include "stof/mask_set.h"
+#include "stof/prune.h"
 #include "stof/tensor.h"
 
 namespace stof {
@@ -31,6 +32,8 @@ struct EncodeOptions {
   int num_threads = 0;          ///< 0 = all
   /// Whether embed() scales vectors to length 1; default: as the checkpoint says.
   std::optional<bool> normalize;
+  /// Attention under what a pruner leaves of each layer's mask (docs/pruning.md); on the CPU.
+  std::optional<mask::PruneOptions> prune = {};
   /// Called after each batch with (texts done, texts in all).
   std::function<void(std::int64_t, std::int64_t)> progress;
 };

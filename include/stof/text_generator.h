@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "stof/load_options.h"
 #include "stof/mask_set.h"
+#include "stof/prune.h"
 #include "stof/tensor.h"
 
 namespace stof {
@@ -26,6 +28,9 @@ struct GenerateOptions {
   mask::MaskSet mask;
   std::int64_t prefill_chunk = 512;  ///< tokens of the prompt that are read at once
   int num_threads = 0;               ///< 0 = all
+  /// Attention under what a pruner leaves of each layer's mask (docs/pruning.md), of a prompt's
+  /// part and of each new token; on the CPU.
+  std::optional<mask::PruneOptions> prune = {};
   /// Called with each piece of text as soon as it is certain; together they are the whole.
   std::function<void(std::string_view)> on_text;
 };
@@ -41,6 +46,8 @@ struct ScoreOptions {
   std::int64_t stride = 0;
   std::int64_t chunk = 256;  ///< tokens that are computed at once, with logits of the vocabulary
   int num_threads = 0;       ///< 0 = all
+  /// As GenerateOptions::prune, of each chunk.
+  std::optional<mask::PruneOptions> prune = {};
   /// Called after each chunk with (tokens scored, tokens in all).
   std::function<void(std::int64_t, std::int64_t)> progress;
 };

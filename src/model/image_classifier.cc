@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/cpu/attention/pruned.h"
 #include "backend/cpu/thread_scope.h"
 #include "core/cancel.h"
 #include "core/check.h"
@@ -11,6 +12,7 @@
 #include "model/image.h"
 #include "model/layer_masks.h"
 #include "model/likeliest.h"
+#include "model/pruning.h"
 #include "model/vit.h"
 
 namespace stof {
@@ -142,10 +144,12 @@ Tensor ImageClassifier::logits(const Tensor& pixels, const ClassifyOptions& opti
   STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
              "num_threads: expected 0 (all) or more, got {}", options.num_threads);
   options.mask.check(config.num_layers, config.num_heads, "images");
+  if (options.prune) model::check_pruning(*options.prune, "CPU", config.num_heads);
   const auto labels = static_cast<std::int64_t>(config.labels.size());
   Tensor scores(DType::kFloat32, {shape[0], labels});
   if (shape[0] == 0) return scores;
   const cpu::ThreadScope threads(options.num_threads);
+  const cpu::PruneScope pruning(options.prune ? &*options.prune : nullptr);
   const std::int64_t tokens = config.num_tokens();
   const Tensor patches = impl_->patches(pixels);
   exec::Batch batch;

@@ -54,6 +54,16 @@ std::string name_of(const char* option, const std::string& language) {
 
 }  // namespace
 
+namespace {
+
+void check_options(const GenerateOptions& options) {
+  model::check_generate_options(options);
+  STOF_CHECK(!options.prune, kUnsupported,
+             "prune: expected none for a text-to-text model, whose attention runs unpruned");
+}
+
+}  // namespace
+
 struct Seq2SeqGenerator::Impl {
   std::unique_ptr<const model::SubwordTokenizer> tokenizer;
   model::Seq2Seq seq2seq;
@@ -141,7 +151,7 @@ std::string Seq2SeqGenerator::detokenize(const std::vector<std::int32_t>& ids) c
 
 Tensor Seq2SeqGenerator::encode(const std::vector<std::int32_t>& ids,
                                 const GenerateOptions& options) const {
-  model::check_generate_options(options);
+  check_options(options);
   const cpu::ThreadScope threads(options.num_threads);
   auto lease = impl_->seq2seq.start({static_cast<std::int64_t>(ids.size())}, 1);
   exec::RunTiming timing;
@@ -151,7 +161,7 @@ Tensor Seq2SeqGenerator::encode(const std::vector<std::int32_t>& ids,
 Tensor Seq2SeqGenerator::logits(const std::vector<std::int32_t>& ids,
                                 const std::vector<std::int32_t>& written,
                                 const GenerateOptions& options) const {
-  model::check_generate_options(options);
+  check_options(options);
   const cpu::ThreadScope threads(options.num_threads);
   std::vector<std::int32_t> read = {impl_->facts().start_token};
   read.insert(read.end(), written.begin(), written.end());
@@ -165,7 +175,7 @@ Tensor Seq2SeqGenerator::logits(const std::vector<std::int32_t>& ids,
 
 std::vector<GeneratedText> Seq2SeqGenerator::Impl::generate(const std::vector<std::string>& texts,
                                                             const GenerateOptions& options) const {
-  model::check_generate_options(options);
+  check_options(options);
   const cpu::ThreadScope threads(options.num_threads);
   const std::size_t count = texts.size();
   const auto read_start = Clock::now();

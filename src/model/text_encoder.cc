@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "backend/cpu/attention/pruned.h"
 #include "backend/cpu/ops/pooling.h"
 #include "backend/cpu/thread_scope.h"
 #include "core/cancel.h"
@@ -16,6 +17,7 @@
 #include "model/likeliest.h"
 #include "model/mlm_head.h"
 #include "model/place.h"
+#include "model/pruning.h"
 #include "model/sentence_config.h"
 #include "model/text_tokenizer.h"
 #include "stof/checkpoint.h"
@@ -96,6 +98,7 @@ struct TextEncoder::Impl {
     STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
                "num_threads: expected 0 (all) or more, got {}", options.num_threads);
     options.mask.check(config().num_layers, config().num_heads, "texts");
+    if (options.prune) model::check_pruning(*options.prune, encoder().place(), config().num_heads);
   }
 
   /// A vocabulary may have rows without a token: those have no spelling.
@@ -117,6 +120,7 @@ void TextEncoder::Impl::run(const std::vector<std::string>& texts, const EncodeO
   check_options(options);
   const std::int64_t limit = token_limit(options.max_tokens);
   const cpu::ThreadScope threads(options.num_threads);
+  const cpu::PruneScope pruning(options.prune ? &*options.prune : nullptr);
   std::vector<std::vector<std::int32_t>> ids;
   ids.reserve(texts.size());
   for (const std::string& text : texts) ids.push_back(tokenizer.encode(text, limit));

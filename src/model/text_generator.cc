@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "backend/cpu/attention/pruned.h"
 #include "backend/cpu/thread_scope.h"
 #include "core/cancel.h"
 #include "core/check.h"
@@ -16,6 +17,7 @@
 #include "model/gguf_settings.h"
 #include "model/gpt2_model.h"
 #include "model/llama_model.h"
+#include "model/pruning.h"
 #include "model/subword.h"
 #include "model/text_score.h"
 #include "model/text_writer.h"
@@ -92,6 +94,11 @@ struct TextGenerator::Impl {
         decoder(std::move(model), options) {}
 
   const model::DecoderFacts& facts() const { return decoder.facts(); }
+
+  void check_options(const GenerateOptions& options) const {
+    model::check_generate_options(options);
+    if (options.prune) model::check_pruning(*options.prune, decoder.place(), facts().num_heads);
+  }
 
   /// Of prompt and answer together.
   std::int64_t most_tokens(std::span<const std::int32_t> prompt, const GenerateOptions& options,
@@ -176,8 +183,9 @@ std::string TextGenerator::detokenize(const std::vector<std::int32_t>& ids) cons
 
 Tensor TextGenerator::logits(const std::vector<std::int32_t>& ids,
                              const GenerateOptions& options) const {
-  model::check_generate_options(options);
+  impl_->check_options(options);
   const cpu::ThreadScope threads(options.num_threads);
+  const cpu::PruneScope pruning(options.prune ? &*options.prune : nullptr);
   const auto count = static_cast<std::int64_t>(ids.size());
   auto sequence = impl_->decoder.start({.tokens = count,
                                         .chunk = std::min(count, options.prefill_chunk),
@@ -204,8 +212,9 @@ TextScore TextGenerator::score(const std::vector<std::int32_t>& ids,
 
 std::vector<GeneratedText> TextGenerator::Impl::generate(const std::vector<std::string>& prompts,
                                                          const GenerateOptions& options) const {
-  model::check_generate_options(options);
+  check_options(options);
   const cpu::ThreadScope threads(options.num_threads);
+  const cpu::PruneScope pruning(options.prune ? &*options.prune : nullptr);
   const std::size_t count = prompts.size();
   std::vector<std::unique_ptr<model::TextWriter>> writers;
   for (std::size_t i = 0; i < count; ++i)

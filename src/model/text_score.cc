@@ -6,8 +6,10 @@
 #include <limits>
 #include <span>
 
+#include "backend/cpu/attention/pruned.h"
 #include "backend/cpu/thread_scope.h"
 #include "core/check.h"
+#include "model/pruning.h"
 
 namespace stof {
 
@@ -97,7 +99,9 @@ TextScore score_text(const Decoder& decoder, const std::vector<std::int32_t>& id
                    ids[static_cast<std::size_t>(i)] < decoder.facts().vocab_size,
                kInvalidArgument, "token {}: expected an id below {}, got {}", i,
                decoder.facts().vocab_size, ids[static_cast<std::size_t>(i)]);
+  if (options.prune) check_pruning(*options.prune, decoder.place(), decoder.facts().num_heads);
   const cpu::ThreadScope threads(options.num_threads);
+  const cpu::PruneScope pruning(options.prune ? &*options.prune : nullptr);
   TextScore score;
   score.log_likelihoods.assign(ids.size(), std::numeric_limits<float>::quiet_NaN());
   const WindowScorer scorer(decoder, ids, options,

@@ -203,6 +203,29 @@ TEST(Run, ClassifiesImages) {
   EXPECT_THAT(run({"--model", folder.path(), image, "--file", "x"}).err, HasSubstr("--file"));
 }
 
+TEST(Run, PrunesAndSaysHowMuchItKept) {
+  const TemporaryFolder folder;
+  const std::string text = "the quick brown fox jumps over the lazy dog near the river bank";
+  const auto embed = [&](const std::string& pruner) {
+    const Finished finished = run_stof({"run", text, "--prune", pruner, "--json"});
+    EXPECT_THAT(finished.err, HasSubstr("pruned 6 times by " + pruner));
+    return lines_of(finished).at(0).at("embedding").get<std::vector<float>>();
+  };
+  const auto whole = embed("nm(4, 4)"), half = embed("nm(2, 4)"), least = embed("nm(1, 8)");
+  EXPECT_GT(dot(whole, half), dot(whole, least));
+  EXPECT_LT(dot(whole, least), 0.999);
+  // What each layer chose, for the simulator.
+  const Finished kept =
+      run_stof({"run", text, "--prune", "nm(2,4)", "--prune-masks", folder / "."});
+  EXPECT_EQ(kept.exit_code, 0) << kept.err;
+  const Finished simulated = run_stof({"simulate", "--model", "minilm", "--seq", "15", "--pattern",
+                                       folder / "00005.safetensors", "--json"});
+  EXPECT_NEAR(lines_of(simulated).at(0).at("kept_fraction").get<double>(), 0.53, 0.01);
+  EXPECT_THAT(user_error(run_stof({"run", "x", "--prune-masks", folder / "."})),
+              HasSubstr("--prune-masks: expected --prune"));
+  EXPECT_THAT(run_stof({"run", "x", "--prune", "nm(2)"}).err, HasSubstr("^"));
+}
+
 TEST(Run, WritesNpy) {
   const TemporaryFolder folder;
   const Finished finished =

@@ -145,6 +145,7 @@ PrunedMask prune(const PruneInput& input, const Pruner& pruner, int num_threads)
 
   PrunedMask pruned;
   pruned.shape = shape;
+  pruned.alignment = input.alignment;
   std::vector<Mask> entries;
   for (head.b = 0; head.b < shape.batch; ++head.b) {
     std::vector<Mask> heads;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/attention/plan_impl.h"
+#include "backend/cpu/attention/pruned.h"
 #include "backend/cpu/segments/operands.h"
 #include "core/check.h"
 
@@ -32,7 +33,11 @@ class Attention final : public SegmentRunner {
     } else {
       tensors.k.shape[0] = tensors.v.shape[0] = rows;
     }
-    run_varlen_attention(*slot_->plan, tensors, {omp_get_max_threads()});
+    const RunOptions options{omp_get_max_threads()};
+    if (const mask::PruneOptions* pruning = PruneScope::current())
+      run_pruned_attention(*slot_->plan, tensors, *pruning, options);
+    else
+      run_varlen_attention(*slot_->plan, tensors, options);
   }
 
  private:

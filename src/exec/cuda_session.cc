@@ -295,9 +295,11 @@ CudaSession::Slots CudaSession::cached(const Prepared& prepared, const Batch& ba
   const bool cached = std::any_of(prepared.kinds.begin(), prepared.kinds.end(),
                                   [](const AttentionKind& kind) { return kind.cached; });
   if (!cached) return {};
+  // A chunk's shape and a step's for every mask, and again when keys outgrow a power of two.
+  const std::size_t most = std::max(kMaxMasks, 4 * static_cast<std::size_t>(batch.num_masks()));
   const bool too_many =
       std::any_of(cached_attention_.begin(), cached_attention_.end(),
-                  [](const auto& attention) { return attention.second.size() > kMaxMasks; });
+                  [most](const auto& attention) { return attention.second.size() > most; });
   if (too_many) {
     stream_.wait("running the session");
     captured_.clear();  // they read these plans' pages

@@ -75,8 +75,23 @@ TEST(Vit, NamesLabelsAndFollowsAMask) {
   EXPECT_GE(results[0][0].probability, results[0][1].probability);
   EXPECT_NE(results[0][0].probability, results[1][0].probability);
   options.count = 1;
-  options.mask = mask::window(1, 1);
-  EXPECT_NE(classifier.classify({path}, options)[0][0].probability, results[0][0].probability);
+  const auto under = [&](const mask::MaskSet& set) {
+    options.mask = set;
+    return classifier.classify({path}, options)[0][0].probability;
+  };
+  const mask::Mask window = mask::window(1, 1);
+  const float dense = results[0][0].probability, everywhere = under(window);
+  EXPECT_NE(everywhere, dense);
+  EXPECT_EQ(under(mask::MaskSet(mask::all(), {{{{0, 1}}, {{0, 2}}, window}})), everywhere);
+  const float layer = under(mask::MaskSet(mask::all(), {{{{0, 0}}, {}, window}}));
+  const float head = under(mask::MaskSet(mask::all(), {{{{0, 0}}, {{1, 1}}, window}}));
+  EXPECT_TRUE(layer != dense && layer != everywhere && head != dense && head != layer);
+  EXPECT_THAT(expect_error(ErrorCode::kInvalidArgument,
+                           [&] {
+                             under(mask::MaskSet(window, {{{{2, 2}}, {}, window}}));
+                           }),
+              HasSubstr("rules[0].layers: expected layers below 2"));
+  options.mask = window;
   options.count = 0;
   EXPECT_THAT(
       expect_error(ErrorCode::kInvalidArgument, [&] { classifier.classify({path}, options); }),

@@ -42,6 +42,7 @@ def test_examples(script, arguments, shown, tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / script, *arguments],
         cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # whatever else this machine does
         capture_output=True,
         text=True,
         timeout=120,

@@ -410,6 +410,7 @@ def test_what_progress_raises_ends_the_call(bert, vit):
 
 SCRIPT = """
 import os, signal, sys, threading, time, stof
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start some jobs without it
 model = stof.load(sys.argv[1])
 def press():
     time.sleep(0.3)

@@ -117,6 +117,7 @@ std::string tokens_of(const TextGenerator& model, const std::string& text,
              "max_tokens: expected 0 of a generator, whose texts are not cut, got {}", max_tokens);
   const std::vector<std::int32_t> ids = model.tokenize(text);
   std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
   for (const std::int32_t id : ids) tokens.push_back(model.token(id));
   return dump({{"ids", ids}, {"tokens", tokens}, {"truncated", false}});
 }

@@ -52,10 +52,6 @@ std::string name_of(const char* option, const std::string& language) {
   return language;
 }
 
-}  // namespace
-
-namespace {
-
 void check_options(const GenerateOptions& options) {
   model::check_generate_options(options);
   STOF_CHECK(!options.prune, kUnsupported,

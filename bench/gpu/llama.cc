@@ -75,7 +75,12 @@ struct Weights {
 /// For Decoder, with 1B's vocabulary.
 class RandomLlama final : public model::DecoderModel {
  public:
-  RandomLlama() : DecoderModel({16, 32, 128256, 131072, {}, "random"}) {}
+  RandomLlama()
+      : DecoderModel({.num_layers = 16,
+                      .num_heads = 32,
+                      .vocab_size = 128256,
+                      .max_positions = 131072,
+                      .description = "random"}) {}
 
   Graph graph(std::int64_t rows, DType dtype,
               const model::DecoderGraphOptions& options) const override {

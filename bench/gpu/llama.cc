@@ -72,15 +72,20 @@ struct Weights {
   }
 };
 
+model::DecoderFacts bench_facts() {
+  model::DecoderFacts facts;
+  facts.num_layers = 16;
+  facts.num_heads = 32;
+  facts.vocab_size = 128256;
+  facts.max_positions = 131072;
+  facts.description = "random";
+  return facts;
+}
+
 /// For Decoder, with 1B's vocabulary.
 class RandomLlama final : public model::DecoderModel {
  public:
-  RandomLlama()
-      : DecoderModel({.num_layers = 16,
-                      .num_heads = 32,
-                      .vocab_size = 128256,
-                      .max_positions = 131072,
-                      .description = "random"}) {}
+  RandomLlama() : DecoderModel(bench_facts()) {}
 
   Graph graph(std::int64_t rows, DType dtype,
               const model::DecoderGraphOptions& options) const override {

@@ -100,10 +100,20 @@ struct CudaSession::Captured {
   cuda::StreamGraph graph;
 };
 
+namespace {
+
+/// The device, its context current: the session's stream is made on a thread that may have none.
+const cuda::Device& current(const cuda::Device& device) {
+  device.use();
+  return device;
+}
+
+}  // namespace
+
 CudaSession::CudaSession(const cuda::Device& device, GraphOf graph_of,
                          std::shared_ptr<const CudaWeights> weights, SessionOptions options,
                          std::shared_ptr<CudaStates> states)
-    : device_(device),
+    : device_(current(device)),
       graph_of_(std::move(graph_of)),
       weights_(std::move(weights)),
       options_(std::move(options)),

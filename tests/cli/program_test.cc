@@ -63,7 +63,7 @@ TEST(Program, RefusesUnknownOptionByName) {
 TEST(Program, RefusesUnknownCommandByName) {
   EXPECT_EQ(user_error(run_stof({"frobnicate"})),
             "expected a command, one of run, mask, bench, tune, explain, calibrate, doctor, cache, "
-            "demo, completion; got \"frobnicate\"; see stof --help");
+            "simulate, demo, completion; got \"frobnicate\"; see stof --help");
 }
 
 TEST(Program, RefusesMissingCommand) {
@@ -156,7 +156,8 @@ TEST(Completion, BashOffersSubcommandsOptionsAndValues) {
   EXPECT_EQ(complete("stof mask st", 2), "stats\n");
   EXPECT_EQ(complete("stof mask stats --al", 3), "--align\n");
   EXPECT_EQ(complete("stof mask stats --align b", 4), "bottom_right\n");
-  EXPECT_EQ(complete("stof -q run --task ''", 4), "embed tokens fill-mask classify perplexity\n");
+  EXPECT_EQ(complete("stof -q run --task ''", 4),
+            "embed tokens fill-mask classify perplexity translate summarise summarize\n");
   EXPECT_THAT(complete("stof run --qu", 2), HasSubstr("--quiet"));
 }
 

@@ -15,6 +15,7 @@ set(STOF_PACK_TARGETS sm_90a CACHE STRING "What STOF_PACK_CUBINS compiles for")
 set(STOF_UNITY OFF CACHE STRING "Compile the sources of the folders in cmake/unity_folders.txt as one: \
 OFF, ON, or AROUND, those around the library only (cli, tests)")
 set_property(CACHE STOF_UNITY PROPERTY STRINGS OFF AROUND ON)
+set(STOF_UNITY_MORE "" CACHE STRING "Further folders for STOF_UNITY, for checks that link nothing")
 set(STOF_OBJECTS_FROM "" CACHE PATH "Link what this other build compiled the library's sources to")
 set(STOF_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
 
@@ -57,6 +58,7 @@ endif()
 # Compiles TARGET's sources of the folders in unity_folders.txt in groups where STOF_UNITY asks for it: headers
 # are read, and templates made, once a group. Sources with options of their own stay alone.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/unity_folders.txt STOF_UNITY_FOLDERS REGEX "^[a-z]")
+list(APPEND STOF_UNITY_FOLDERS ${STOF_UNITY_MORE})
 if(STOF_UNITY STREQUAL AROUND)
   list(FILTER STOF_UNITY_FOLDERS EXCLUDE REGEX "^src/")
 endif()

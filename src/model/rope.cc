@@ -151,7 +151,7 @@ RopeConfig read_rope(const JsonFields& config) {
     early = read_parameters(config, config.object("rope_scaling"), *scaling, theta);
   const Json* parameters = config.find("rope_parameters");
   if (parameters == nullptr) return early;
-  const RopeConfig rope =
+  RopeConfig rope =
       read_parameters(config, config.object("rope_parameters"), *parameters, plain.theta);
   const bool both = config.has("rope_scaling");
   if ((both && early != rope) || (config.has("rope_theta") && theta != rope.theta))

@@ -12,7 +12,7 @@ namespace stof::model {
 namespace {
 
 constexpr std::uint64_t kMaxSettingsBytes = 16 << 20;
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxTextTokens = std::int64_t{1} << 24;
 
 /// The class a module names: "sentence_transformers.models.Pooling" and, since version 5,
 /// "sentence_transformers.sentence_transformer.modules.pooling.Pooling" -> "Pooling".
@@ -58,7 +58,7 @@ void read_pooling(const std::string& folder, SentenceConfig& config) {
              "{}: expected one of pooling_mode_mean_tokens, pooling_mode_cls_token and "
              "pooling_mode_max_tokens to be true, got {}",
              path, num_modes);
-  config.width = fields.integer("word_embedding_dimension", 1, kMaxSize, 0);
+  config.width = fields.integer("word_embedding_dimension", 1, kMaxTextTokens, 0);
 }
 
 void read_modules(const std::string& folder, SentenceConfig& config) {
@@ -96,7 +96,7 @@ void read_limits(SentenceConfig& config) {
   if (!file_exists(path)) return;
   const Json json = read_json_file(path, kMaxSettingsBytes);
   const JsonFields fields(json, path);
-  config.max_tokens = fields.integer("max_seq_length", 1, kMaxSize, 0);
+  config.max_tokens = fields.integer("max_seq_length", 1, kMaxTextTokens, 0);
   // Python's lower-casing of the whole text differs from the tokenizer's, letter by letter.
   if (fields.boolean("do_lower_case", false)) fields.refuse("do_lower_case", "false");
 }

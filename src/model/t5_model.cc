@@ -119,6 +119,7 @@ class T5Model final : public Seq2SeqModel {
     std::vector<TensorView> views;
     for (const char* part : parts)
       tensors.push_back(read(from + part, config_.inner_heads(), config_.hidden_size));
+    views.reserve(tensors.size());
     for (const Tensor& tensor : tensors) views.push_back(tensor.view());
     static_cast<GraphWeightBinder&>(binder).bind_stacked(to + ".weight", views);
   }

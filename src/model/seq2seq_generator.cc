@@ -55,7 +55,7 @@ std::string name_of(const char* option, const std::string& language) {
 void check_options(const GenerateOptions& options) {
   model::check_generate_options(options);
   STOF_CHECK(!options.prune, kUnsupported,
-             "prune: expected none for a text-to-text model, whose attention runs unpruned");
+             "prune: expected none for a text-to-text model, got a pruner; give a mask instead");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
     tools/gguf_to_hf.py FILE.gguf FOLDER
     tools/compare_perplexity.py --folder FOLDER --text TEXT --stof build/cpu-release/cli/stof [--gguf FILE.gguf]
 
-Both read the text window by window as huggingface.co/docs/transformers/perplexity does. Ends with 1 where
+Both read the text window by window as transformers' page on perplexity does. Ends with 1 where
 they differ by more than --tolerance. Where stof and transformers are on different machines, --write FILE
 keeps what transformers finds, token by token, and --golden FILE compares with it, without torch.
 """

@@ -131,7 +131,7 @@ class TextGenerator {
   Tensor logits(const std::vector<std::int32_t>& ids, const GenerateOptions& options = {}) const;
 
   /// The likelihood of a text, window by window, each from the first position on (transformers'
-  /// way, huggingface.co/docs/transformers/perplexity). Memory is a chunk's logits, whatever the
+  /// way that transformers documents). Memory is a chunk's logits, whatever the
   /// text. Throws InvalidArgument naming the option, or a token that the model does not know.
   TextScore score(const std::vector<std::int32_t>& ids, const ScoreOptions& options = {}) const;
 

@@ -130,8 +130,8 @@ class TextGenerator {
   /// `prefill_chunk` and `num_threads` of the options play a part.
   Tensor logits(const std::vector<std::int32_t>& ids, const GenerateOptions& options = {}) const;
 
-  /// The likelihood of a text, window by window, each from the first position on (transformers'
-  /// way that transformers documents). Memory is a chunk's logits, whatever the
+  /// The likelihood of a text, window by window, each from the first position on (as
+  /// transformers documents it). Memory is a chunk's logits, whatever the
   /// text. Throws InvalidArgument naming the option, or a token that the model does not know.
   TextScore score(const std::vector<std::int32_t>& ids, const ScoreOptions& options = {}) const;
 

@@ -8,15 +8,22 @@ weights, hidden states and visible pairs; their outputs are compared with a floa
 torch.compile(mode="max-autotune") with SDPA and the mask, and with FlexAttention. A round is one burst of each, in an
 order that turns; a burst is a pause, three replays to warm up and REPLAYS timed ones; the figure is the median over all
 rounds. The card's clock follows its temperature and power, so only figures of one run may be compared.
+Of an encoder with a decoder (T5) the peers read position biases as fits them best: SDPA from a bfloat16 mask of biases
+and -inf, FlexAttention from a table by distance in its score modification; either is made outside of what is timed.
+Cross-attention is SDPA without a mask on both sides' peers.
 Writes one JSON line a measurement (and the compile time of the peers); what the budget leaves no time for is named.
 From ATEN_ROWS rows on max-autotune is told to take cuBLAS: its Triton templates lose there (by 18 % and more in every
-product of ViT at 25216 rows), and trying them takes a minute a shape. memory_mib is what stof's process took for the model and its largest shape so far, and what torch held for this cell.
+product of ViT at 25216 rows), and trying them takes a minute a shape. memory_mib is what stof's process took for the model and its largest shape so far, and what
+torch held for this cell.
+--device cpu needs no GPU and times nothing: it compares stof's CPU kernels and the peers, as they are without
+torch.compile, with that float32 run.
 """
 
 import argparse
 import dataclasses
 import datetime
 import json
+import math
 import pathlib
 import shutil
 import statistics
@@ -28,39 +35,15 @@ import time
 import torch
 import torch._inductor.config
 import torch.nn.functional as F
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from peers_models import MODELS, attentions, attentions_with_biases, rotation_of, stack_of
 
 PEERS = ("compile_sdpa_mask", "compile_flex", "compile_sdpa")
 ATEN_ROWS = 4096
 ROUNDS, REPLAYS, PAUSE_S = 5, 7, 0.1
-DEVICE = "cuda"
+DEVICE = "cuda"  # main() takes another
+DTYPES = {"cuda": torch.bfloat16, "cpu": torch.float32}
 TOLERANCE = 3e-2  # relative error of the whole output in bfloat16, up to 24 layers deep
-
-
-@dataclasses.dataclass
-class Sizes:
-    """Of a model of bench/gpu/stacks.cc that its weights do not tell."""
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    layers: int
-    epsilon: float
-    mask: str
-    cells: tuple
-    post_norm: bool = False
-    llama: bool = False
-    gelu: str = "none"
-
-
-TEXTS = ((1, 128, ()), (8, 512, ()), (16, 2048, ()))
-MODELS = {
-    "bert-base": Sizes(12, 12, 64, 12, 1e-12, "bigbird", TEXTS + ((1, 4096, ()),), post_norm=True),
-    "bert-large": Sizes(16, 16, 64, 24, 1e-12, "bigbird", TEXTS, post_norm=True),
-    "gpt2": Sizes(12, 12, 64, 12, 1e-5, "causal_bigbird", TEXTS, gelu="tanh"),
-    "llama-1b": Sizes(32, 8, 64, 16, 1e-5, "causal_bigbird", TEXTS, llama=True),
-    "vit-base": Sizes(12, 12, 64, 12, 1e-12, "dense", ((1, 197, ()), (32, 197, ()), (128, 197, ()))),
-}
+TOLERANCE_CPU = 1e-4  # in float32
 
 
 class Server:
@@ -85,110 +68,11 @@ class Server:
         self.process.wait()
 
 
-class Layer(torch.nn.Module):
-    """A layer of bench/gpu/stacks.cc, q, k and v in one product, attention given: torch.compile's best case."""
-
-    def __init__(self, sizes, weights, index):
-        super().__init__()
-        self.sizes = sizes
-        base = f"layer.{index}."
-        for name, weight in weights.items():
-            if name.startswith(base):
-                parameter = torch.nn.Parameter(weight, requires_grad=False)
-                self.register_parameter(name.removeprefix(base).replace(".", "_"), parameter)
-
-    def norm(self, name, x):
-        gamma = getattr(self, f"{name}_gamma")
-        if self.sizes.llama:
-            return F.rms_norm(x, x.shape[-1:], gamma, self.sizes.epsilon)
-        return F.layer_norm(x, x.shape[-1:], gamma, getattr(self, f"{name}_beta"), self.sizes.epsilon)
-
-    def dense(self, name, x):
-        return F.linear(x, getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias", None))
-
-    def attend(self, x, attention, rotation):
-        sizes = self.sizes
-        batch, seq, _ = x.shape
-        qkv = self.dense("query_key_value", x).view(batch, seq, -1, sizes.head_dim).transpose(1, 2)
-        q, k, v = qkv.split((sizes.heads, sizes.kv_heads, sizes.kv_heads), dim=1)
-        if rotation is not None:
-            q, k = rotate(q, *rotation), rotate(k, *rotation)
-        context = attention(q, k, v).transpose(1, 2).reshape(batch, seq, sizes.heads * sizes.head_dim)
-        return self.dense("attention_output", context)
-
-    def inner(self, x):
-        if self.sizes.llama:
-            gate, up = self.dense("gate_up", x).chunk(2, dim=-1)
-            return self.dense("output", F.silu(gate) * up)
-        wide = self.dense("intermediate", x)
-        return self.dense("output", F.gelu(wide, approximate=self.sizes.gelu))
-
-    def forward(self, x, attention, rotation):
-        if self.sizes.post_norm:
-            x = self.norm("attention_norm", x + self.attend(x, attention, rotation))
-            return self.norm("output_norm", x + self.inner(x))
-        x = x + self.attend(self.norm("attention_norm", x), attention, rotation)
-        return x + self.inner(self.norm("output_norm", x))
-
-
-class Stack(torch.nn.Module):
-    def __init__(self, sizes, weights):
-        super().__init__()
-        self.layers = torch.nn.ModuleList([Layer(sizes, weights, index) for index in range(sizes.layers)])
-
-    def forward(self, x, attention, rotation):
-        for layer in self.layers:
-            x = layer(x, attention, rotation)
-        return x
-
-
-def rotate(x, cos, sin):
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-second, first), dim=-1) * sin
-
-
-def rotation_of(weights, seq, dtype):
-    """(cosines, sines) [seq, head_dim], as transformers makes them; none without RoPE."""
-    frequencies = weights.get("rope.frequencies")
-    if frequencies is None:
-        return None
-    angles = torch.arange(seq, device=DEVICE, dtype=torch.float32)[:, None] * frequencies.float()
-    angles = torch.cat((angles, angles), dim=-1)
-    return angles.cos().to(dtype), angles.sin().to(dtype)
-
-
 def read_bits(path, seq):
     """The mask as bool [seq, seq] on the GPU."""
     words = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8).to(DEVICE)
     shifts = torch.arange(8, device=DEVICE, dtype=torch.uint8)
     return ((words[:, None] >> shifts) & 1).bool().reshape(seq, seq)
-
-
-def attentions(sizes, mask):
-    """(peer's name, attention) for the mask; none: every token sees every other."""
-    groups = sizes.heads // sizes.kv_heads
-
-    def widened(k):
-        # Neither of SDPA's backends for masks takes grouped heads.
-        return k.repeat_interleave(groups, dim=1) if groups > 1 else k
-
-    if mask is None:
-        yield "compile_sdpa", lambda q, k, v: F.scaled_dot_product_attention(q, widened(k), widened(v))
-        return
-    seq = len(mask)
-    causal = bool((mask == mask.tril()).all())
-    blocks = mask.reshape(seq // 64, 64, seq // 64, 64).any(3).any(1)
-    whole = blocks.repeat_interleave(64, 0).repeat_interleave(64, 1)
-    if not torch.equal(whole.tril() if causal else whole, mask):
-        raise SystemExit(f"BigBird at {seq}: expected a mask of whole 64x64 blocks, or that cut by causal")
-
-    def visible(b, h, q, k):
-        seen = blocks[q // 64, k // 64]
-        return seen & (q >= k) if causal else seen
-
-    block_mask = create_block_mask(visible, None, None, seq, seq, device=DEVICE)
-    yield "compile_flex", lambda q, k, v: flex_attention(q, k, v, block_mask=block_mask, enable_gqa=groups > 1)
-    yield "compile_sdpa_mask", lambda q, k, v: F.scaled_dot_product_attention(q, widened(k), widened(v), attn_mask=mask)
 
 
 def parse_cells(text):
@@ -233,13 +117,15 @@ def server_burst_ms(server, batch, seq, variant):
 def float32_output(sizes, weights, x, mask):
     """The oracle of all outputs; one text at a time, as a dense float32 score matrix is large."""
     wide = {name: weight.float() for name, weight in weights.items()}
-    model = Stack(sizes, wide).to(DEVICE)
+    model = stack_of(sizes, wide)
     groups = sizes.heads // sizes.kv_heads
     attention = lambda q, k, v: F.scaled_dot_product_attention(  # noqa: E731
         q, k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1), attn_mask=mask)
-    rotation = rotation_of(wide, x.shape[1], torch.float32)
+    if sizes.t5:
+        attention = next(of for peer, of in attentions_with_biases(mask, wide, torch.float32) if "sdpa" in peer)
+    rotation = rotation_of(wide, x.shape[-2], torch.float32)
     with torch.no_grad():
-        return torch.cat([model(text[None].float(), attention, rotation) for text in x])
+        return torch.cat([model(text.float(), attention, rotation) for text in x.split(1, dim=-3)])
 
 
 def read_floats(path):
@@ -258,16 +144,16 @@ class Cell:
             server.ask("mask", self.seq, folder / "mask.bits")
             self.mask = read_bits(folder / "mask.bits", self.seq)
         server.ask("input", self.batch, self.seq, folder / "input.f32")
-        x = read_floats(folder / "input.f32").reshape(self.batch, self.seq, -1)
+        x = read_floats(folder / "input.f32").reshape(*(2,) * sizes.t5, self.batch, self.seq, -1)
         self.want = float32_output(sizes, weights, x, self.mask).cpu()
-        self.x = x.to(torch.bfloat16)
+        self.x = x.to(DTYPES[DEVICE])
         self.wrong = 0
         torch.cuda.empty_cache()
         server.ask("output", self.batch, self.seq, folder / "output.f32", arguments.variants[0])
-        self.memory_mib = server.ask("memory")["memory"] / 2**20
+        self.memory_mib = 0 if DEVICE == "cpu" else server.ask("memory")["memory"] / 2**20
         self.check("stof", read_floats(folder / "output.f32").reshape(self.want.shape))
         self.tuned = {"tune_s": 0}
-        if "tuned" in arguments.variants:
+        if DEVICE == "cuda" and "tuned" in arguments.variants:
             self.tuned = server.ask("tune", self.batch, self.seq, arguments.tune)
             self.say(str(self.tuned))
 
@@ -276,15 +162,20 @@ class Cell:
 
     def check(self, name, got):
         error = relative_error(got.cpu(), self.want)
-        self.wrong += error > TOLERANCE
+        self.wrong += error > (TOLERANCE if DEVICE == "cuda" else TOLERANCE_CPU)
         self.say(f"{name}: relative error {error:.2e}")
+
+    def run_on_cpu(self, peer, attention):
+        with torch.no_grad():
+            model = stack_of(self.sizes, self.weights)
+            self.check(peer, model(self.x, attention, rotation_of(self.weights, self.seq, torch.float32)))
 
     def run(self, peer, attention, out):
         """Compiles the peer, then times it and every variant of stof in turn."""
         torch._dynamo.reset()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        model = Stack(self.sizes, self.weights).to(DEVICE).eval()
+        model = stack_of(self.sizes, self.weights)
         rotation = rotation_of(self.weights, self.seq, torch.bfloat16)
         backends = "ATEN" if self.batch * self.seq >= ATEN_ROWS else "ATEN,TRITON"
         torch._inductor.config.max_autotune_gemm_backends = backends
@@ -327,24 +218,29 @@ def run_model(model, arguments, end, out):
     from safetensors.torch import load_file  # of transformers; named late so that --help works without it
 
     sizes = dataclasses.replace(MODELS[model], layers=arguments.layers or MODELS[model].layers)
-    facts = {"commit": arguments.commit, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+    facts = {"commit": arguments.commit, "gpu": torch.cuda.get_device_name() if DEVICE == "cuda" else "", "torch": torch.__version__,
              "date": datetime.date.today().isoformat(), "model": model, "layers": sizes.layers, "mask": sizes.mask,
              "dtype": "bfloat16"}
     folder = pathlib.Path(tempfile.mkdtemp(prefix="stof_peers_"))
-    server = Server(arguments.program.resolve(), "--model", model, "--layers", sizes.layers)
+    on_cpu = ("--device", "cpu") if DEVICE == "cpu" else ()
+    server = Server(arguments.program.resolve(), "--model", model, "--layers", sizes.layers, *on_cpu)
     server.ask("weights", folder / "weights.safetensors")
-    weights = {name: weight.to(DEVICE, torch.float32 if name == "rope.frequencies" else torch.bfloat16)
+    wide = ("rope.frequencies", "position_bias")
+    weights = {name: weight.to(DEVICE, torch.float32 if name.endswith(wide) else DTYPES[DEVICE])
                for name, weight in load_file(folder / "weights.safetensors").items()}
     wrong = 0
     for batch, seq, wanted in arguments.cells or sizes.cells:
         cell = Cell(server, folder, sizes, weights, (batch, seq), arguments, facts)
-        for peer, attention in attentions(sizes, cell.mask):
+        for peer, attention in attentions(sizes, cell.mask, weights, DTYPES[DEVICE]):
             if wanted and peer not in wanted:
                 continue
             if time.monotonic() > end:
                 cell.say(f"{peer}: out of time")
                 return None
-            cell.run(peer, attention, out)
+            if DEVICE == "cpu":
+                cell.run_on_cpu(peer, attention)
+            else:
+                cell.run(peer, attention, out)
         wrong += cell.wrong
     server.end()
     shutil.rmtree(folder)
@@ -355,6 +251,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=pathlib.Path, required=True, help="bench_gpu_stacks_e2e")
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--device", choices=DTYPES, default="cuda")
     parser.add_argument("--commit", default="", help="named in each line")
     parser.add_argument("--budget", type=float, default=540, help="seconds")
     parser.add_argument("--models", type=lambda text: text.split(","), default=["bert-base"],
@@ -365,6 +262,8 @@ def main():
     parser.add_argument("--tune", type=float, default=20, help="seconds of stof's search a shape")
     parser.add_argument("--cells", type=parse_cells, help="BxS[:PEER],...; without a peer all of them")
     arguments = parser.parse_args()
+    global DEVICE
+    DEVICE = arguments.device
     end = time.monotonic() + arguments.budget
     torch._dynamo.config.recompile_limit = 64
     wrong = 0
@@ -375,7 +274,7 @@ def main():
                 return 1
             wrong += got
     if wrong:
-        print(f"BAD: {wrong} outputs are off by more than {TOLERANCE}")
+        print(f"BAD: {wrong} outputs are off by more than {TOLERANCE if DEVICE == 'cuda' else TOLERANCE_CPU}")
     return 1 if wrong else 0
 
 

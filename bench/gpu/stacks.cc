@@ -23,16 +23,22 @@ const std::vector<StackModel>& models() {
        "causal_bigbird"},
       {"vit-base", Design::kPreNorm, 768, 3072, 12, 12, 64, 12, Activation::kGeluErf, 1e-12,
        "dense"},
+      {"t5-base", Design::kT5, 768, 3072, 12, 12, 64, 12, Activation::kRelu, 1e-6, "bigbird"},
   };
   return all;
 }
 
+/// T5's rule of position biases.
+constexpr std::int64_t kBuckets = 32, kMaxDistance = 128;
+
 class Builder {
  public:
-  Builder(const StackModel& model, std::int64_t rows) : model_(model), rows_(rows) {}
+  Builder(const StackModel& model, std::int64_t rows, int part, DType dtype)
+      : model_(model), rows_(rows), decodes_(part == 1), dtype_(dtype) {}
 
   graph::Graph build() {
-    const ValueId x = builder_.input("x", DType::kBFloat16, {rows_, model_.hidden});
+    const ValueId x = builder_.input("x", dtype_, {rows_, model_.hidden});
+    if (model_.design == Design::kT5) return build_t5(x);
     if (model_.design == Design::kLlama) {
       positions_ = builder_.input("positions", DType::kInt32, {rows_});
       frequencies_ = builder_.weight("rope.frequencies", DType::kFloat32, {model_.head_dim / 2});
@@ -45,18 +51,37 @@ class Builder {
 
  private:
   bool llama() const { return model_.design == Design::kLlama; }
+  /// RMSNorm, no biases.
+  bool plain() const { return llama() || model_.design == Design::kT5; }
+
+  graph::Graph build_t5(ValueId x) {
+    table_ = builder_.weight("position_bias", DType::kFloat32, {kBuckets, model_.heads});
+    const ValueId encoded =
+        builder_.state("encoded." + std::to_string(rows_), dtype_, {rows_, model_.hidden});
+    builder_.begin_layer(x);
+    ValueId y =
+        builder_.add("layer.0.attention_residual", attention(norm("layer.0.attention_norm", x)), x);
+    if (decodes_)
+      y = builder_.add("layer.0.cross_residual", cross(norm("layer.0.cross_norm", y), encoded), y);
+    builder_.end_layer(
+        builder_.add("layer.0.output_residual", inner(norm("layer.0.output_norm", y)), y));
+    const ValueId last = norm("final_norm", builder_.stamp_layers(model_.layers));
+    if (!decodes_) builder_.overwrite(last, encoded);
+    builder_.mark_live_out(last);
+    return builder_.build();
+  }
 
   ValueId dense(const std::string& name, ValueId x, std::int64_t in, std::int64_t out) {
     const ValueId product =
-        builder_.matmul(name, x, builder_.weight(name + ".weight", DType::kBFloat16, {out, in}));
-    if (llama()) return product;
+        builder_.matmul(name, x, builder_.weight(name + ".weight", dtype_, {out, in}));
+    if (plain()) return product;
     return builder_.bias(name + ".add_bias", product,
-                         builder_.weight(name + ".bias", DType::kBFloat16, {out}));
+                         builder_.weight(name + ".bias", dtype_, {out}));
   }
 
   ValueId norm(const std::string& name, ValueId x) {
     const ValueId gamma = builder_.weight(name + ".gamma", DType::kFloat32, {model_.hidden});
-    if (llama()) return builder_.rms_norm(name, x, gamma, model_.epsilon);
+    if (plain()) return builder_.rms_norm(name, x, gamma, model_.epsilon);
     const ValueId beta = builder_.weight(name + ".beta", DType::kFloat32, {model_.hidden});
     return builder_.layer_norm(name, x, gamma, beta, model_.epsilon);
   }
@@ -68,12 +93,39 @@ class Builder {
     if (llama())
       qkv = builder_.rope(name + "rope", qkv, positions_, frequencies_, model_.heads,
                           model_.kv_heads, model_.head_dim);
+    graph::Attributes attributes = heads();
+    if (table_ != graph::kNoId) {
+      attributes.bidirectional = !decodes_;
+      attributes.max_distance = kMaxDistance;
+    }
     const ValueId context =
         builder_.attention(name + "attention", builder_.columns(name + "query", qkv, 0, q),
                            builder_.columns(name + "key", qkv, q, kv),
-                           builder_.columns(name + "value", qkv, q + kv, kv), model_.heads,
-                           model_.kv_heads, model_.head_dim);
+                           builder_.columns(name + "value", qkv, q + kv, kv), table_, attributes);
     return dense(name + "attention_output", context, q, model_.hidden);
+  }
+
+  /// Attention to the rows of the encoder, which has a text of the same length for each of ours.
+  ValueId cross(ValueId x, ValueId encoded) {
+    const std::string name = "layer.0.cross_";
+    const std::int64_t width = model_.heads * model_.head_dim;
+    const ValueId q = dense(name + "query", x, model_.hidden, width);
+    const ValueId kv = dense(name + "key_value", encoded, model_.hidden, 2 * width);
+    graph::Attributes attributes = heads();
+    attributes.mask = 1;
+    const ValueId context = builder_.attention(
+        name + "attention", q, builder_.columns(name + "key", kv, 0, width),
+        builder_.columns(name + "value", kv, width, width), graph::kNoId, attributes);
+    return dense(name + "output", context, width, model_.hidden);
+  }
+
+  graph::Attributes heads() const {
+    graph::Attributes attributes;
+    attributes.heads = model_.heads;
+    attributes.kv_heads = model_.kv_heads;
+    attributes.head_dim = model_.head_dim;
+    attributes.scale = model_.design == Design::kT5 ? 1 : 0;
+    return attributes;
   }
 
   ValueId inner(ValueId x) {
@@ -103,8 +155,10 @@ class Builder {
 
   const StackModel& model_;
   const std::int64_t rows_;
+  const bool decodes_;  ///< T5's decoder
+  const DType dtype_;
   graph::GraphBuilder builder_;
-  ValueId positions_ = graph::kNoId, frequencies_ = graph::kNoId;
+  ValueId positions_ = graph::kNoId, frequencies_ = graph::kNoId, table_ = graph::kNoId;
 };
 
 }  // namespace
@@ -128,13 +182,24 @@ mask::Mask stacks_mask(const std::string& name) {
                            ": expected bigbird, causal_bigbird, longformer or dense");
 }
 
-graph::Graph stack_graph(const StackModel& model, std::int64_t rows) {
-  return Builder(model, rows).build();
+std::string StackModel::prefix(int part) const {
+  if (num_parts() == 1) return "";
+  return part == 0 ? "encoder." : "decoder.";
 }
 
-StackWeights::StackWeights(const graph::Graph& graph) {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal(0, 0.02f);
+graph::Graph stack_graph(const StackModel& model, std::int64_t rows, int part, DType dtype) {
+  return Builder(model, rows, part, dtype).build();
+}
+
+std::vector<mask::Mask> part_masks(const StackModel&, const mask::Mask& mask, int part) {
+  if (part == 0) return {mask};
+  return {mask & mask::causal(), mask::all()};
+}
+
+StackWeights::StackWeights(const graph::Graph& graph, int part) {
+  constexpr float kDeviation = 0.02f;
+  std::mt19937 random(static_cast<unsigned>(1 + part));
+  std::normal_distribution<float> normal(0, kDeviation);
   for (const ValueId id : graph.of_kind(graph::ValueKind::kWeight)) {
     const graph::Value& value = graph.value(id);
     Tensor& tensor = tensors.emplace_back(value.dtype, value.shape);
@@ -144,9 +209,11 @@ StackWeights::StackWeights(const graph::Graph& graph) {
         frequencies[i] =
             std::pow(5e5f, -static_cast<float>(i) / static_cast<float>(frequencies.size()));
     } else if (value.dtype == DType::kFloat32) {
+      const float factor = value.name == "position_bias" ? 1 / kDeviation : 1;
       const float middle = value.name.ends_with("gamma") ? 1 : 0;
       // As checkpoints in bfloat16 hold them, so that peers compute with the same numbers.
-      for (float& x : tensor.as<float>()) x = static_cast<float>(BFloat16(middle + normal(random)));
+      for (float& x : tensor.as<float>())
+        x = static_cast<float>(BFloat16(middle + factor * normal(random)));
     } else {
       for (BFloat16& x : tensor.as<BFloat16>()) x = BFloat16(normal(random));
     }

@@ -8,7 +8,6 @@
 
 #include "core/check.h"
 #include "core/hash.h"
-#include "fusion/initial.h"
 
 namespace stof::exec {
 namespace {
@@ -22,18 +21,6 @@ using graph::ValueKind;
 /// Masks whose lists are kept in device memory, shapes of batches over caches, and captured batches
 /// with lists of their own: some MiB each for large batches.
 constexpr std::size_t kMaxMasks = 16, kMaxCaptured = 16;
-
-/// A norm behind a product takes whole rows in one cluster, one in front is computed by every
-/// block, a chain of products takes few rows: whether that pays is the search's to find.
-bool needs_measuring(const fusion::Segment& segment) {
-  const auto is_norm = [](const fusion::EpilogueStep& step) {
-    return step.step == fusion::Step::kLayerNorm || step.step == fusion::Step::kRmsNorm;
-  };
-  return segment.family == fusion::Family::kGemmChain ||
-         segment.family == fusion::Family::kNormGemm ||
-         (segment.family == fusion::Family::kGemm &&
-          std::any_of(segment.steps.begin(), segment.steps.end(), is_norm));
-}
 
 /// Of a batch's lengths and masks: what decides, with the number of rows, every launch. Over caches
 /// the plans do, since pages and lengths change in place.
@@ -63,7 +50,16 @@ bool has_position_bias(const AttentionProblem& problem) {
   return problem.position_bias.num_buckets > 0;
 }
 
-/// Either all attention reads caches or none does, and all that is no cross-attention is alike.
+/// Of what packed sequences are planned for: the mask and, since masks may be under different ones,
+/// the kind of attention.
+std::string key_of(const AttentionProblem& problem, const mask::Mask& mask) {
+  return fmt::format("{} {} {} {} {} {}", mask.fingerprint().hex(), problem.num_heads_q,
+                     problem.num_heads_kv, problem.head_dim_qk, to_string(problem.dtype),
+                     problem.scale.value_or(0));
+}
+
+/// Either all attention reads caches or none does; over caches all that is no cross-attention is
+/// alike.
 void check_kinds(const std::vector<AttentionKind>& kinds) {
   const AttentionKind* first = nullptr;
   for (const AttentionKind& kind : kinds) {
@@ -71,8 +67,9 @@ void check_kinds(const std::vector<AttentionKind>& kinds) {
     if (first == nullptr) first = &kind;
     STOF_CHECK(kind.cached == first->cached, kUnsupported,
                "graph: on a GPU expected attention over caches under all masks or none, got both");
-    STOF_CHECK(kind.cross != first->cross || kind.alike(*first), kUnsupported,
-               "graph: on a GPU expected one kind of attention besides cross-attention, got two");
+    STOF_CHECK(!kind.cached || kind.cross != first->cross || kind.alike(*first), kUnsupported,
+               "graph: on a GPU expected one kind of attention over caches besides "
+               "cross-attention, got two");
   }
 }
 
@@ -125,35 +122,6 @@ CudaSession::~CudaSession() {
   } catch (const Error&) {
     // The driver is gone at the end of a process, and the memory with it.
   }
-}
-
-std::vector<fusion::Choice> first_cuda_candidates(const Graph& graph,
-                                                  const fusion::Segment& segment,
-                                                  const cuda::Device& device,
-                                                  const Allows& allows) {
-  const auto candidates_of = [&](const Graph& g, const fusion::Segment& s, const Allows& families) {
-    return cuda::first_candidates(g, s, device, families);
-  };
-  return installed_candidates(candidates_of, "cublaslt", graph, segment, allows);
-}
-
-fusion::Scheme untuned_cuda_scheme(const Graph& graph, const cuda::Device& device,
-                                   const FuseSwitches& switches) {
-  const CandidatesOf candidates_of = [&](const Graph& g, const fusion::Segment& segment) {
-    return first_cuda_candidates(
-        g, segment, device, [&](const std::string& family) { return switches.allows(family); });
-  };
-  if (device.facts().major != 9 || !switches.allows("gemm_sm90"))
-    return runnable_scheme(graph, fusion::initial_scheme(graph), candidates_of, switches);
-  // Our products read a residual while they add up, at next to no cost, and a norm behind them then
-  // reads one matrix instead of two: what follows a product goes with it as far as it can.
-  const auto [first, last] = graph.layer_range(0);
-  return runnable_scheme(
-      graph, fusion::Scheme::from_sizes({last - first + 1}),
-      [&](const Graph& g, const fusion::Segment& segment) {
-        return needs_measuring(segment) ? std::vector<fusion::Choice>() : candidates_of(g, segment);
-      },
-      switches);
 }
 
 ExecutionPlan CudaSession::plan(std::int64_t rows) const {
@@ -275,8 +243,11 @@ CudaSession::Slots CudaSession::packed(const Prepared& prepared, const Batch& ba
   const auto num_masks = static_cast<std::size_t>(batch.num_masks());
   biased_.clear();
   std::size_t missing = 0;
-  for (int i = 0; i < batch.num_masks(); ++i)
-    missing += !attention_.contains(batch.mask_of(i).fingerprint().hex());
+  for (int i = 0; i < batch.num_masks(); ++i) {
+    const AttentionKind* const kind = kinds[static_cast<std::size_t>(i)];
+    missing += kind != nullptr && !has_position_bias(kind->problem) &&
+               !attention_.contains(key_of(kind->problem, batch.mask_of(i)));
+  }
   if (missing > 0 && attention_.size() + missing > std::max(kMaxMasks, num_masks))
     attention_.clear();
   Slots slots;
@@ -294,7 +265,7 @@ CudaSession::Slots CudaSession::packed(const Prepared& prepared, const Batch& ba
       return;
     }
     const auto [found, is_new] =
-        attention_.try_emplace(mask.fingerprint().hex(), problem, mask, device_);
+        attention_.try_emplace(key_of(problem, mask), problem, mask, device_);
     found->second.prepare(batch.offsets, stream_.handle());
     slots.push_back({&found->second, batch.rows(), nullptr, nullptr});
   });

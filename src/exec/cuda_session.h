@@ -146,7 +146,7 @@ class CudaSession {
   std::map<std::string, cuda::DeviceBuffer> inputs_;  ///< by name, for the largest batch so far
   std::int64_t input_rows_ = 0;
   std::map<std::int64_t, std::unique_ptr<Prepared>> prepared_;  ///< by bucket
-  std::map<std::string, cuda::PackedAttention> attention_;      ///< by mask
+  std::map<std::string, cuda::PackedAttention> attention_;      ///< by mask and kind
   std::map<bool, cuda::CachedAttention> cached_attention_;      ///< by AttentionKind::cross
   std::list<cuda::SpanAttention> spans_;                        ///< of the last batch
   std::list<cuda::BatchAttention> biased_;                      ///< likewise, with a position bias

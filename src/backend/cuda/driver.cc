@@ -49,6 +49,7 @@ Driver open_driver() {
   bind(driver.cuStreamCreate, "cuStreamCreate");
   bind(driver.cuStreamDestroy, "cuStreamDestroy_v2");
   bind(driver.cuStreamSynchronize, "cuStreamSynchronize");
+  bind(driver.cuStreamWaitEvent, "cuStreamWaitEvent");
   bind(driver.cuStreamBeginCapture, "cuStreamBeginCapture_v2");
   bind(driver.cuStreamEndCapture, "cuStreamEndCapture");
   bind(driver.cuGraphInstantiate, "cuGraphInstantiateWithFlags");

@@ -145,9 +145,11 @@ void compile_cases(const cuda::Device& device, const std::vector<Case>& cases) {
   const cuda::DeviceFacts& gpu = device.facts();
   std::map<std::string, std::string> texts;
   for (const Case& c : cases) {
-    const auto config = cuda::decode_config(problem_of(c), /*lists=*/false, gpu.major, gpu.minor);
+    const auto config =
+        cuda::decode_config(problem_of(c), /*lists=*/false, gpu.major, gpu.minor, gpu.num_sms);
     texts.emplace(config.name(), codegen::emit_decode(config));
-    texts.emplace(config.name() + " combine", codegen::emit_decode_combine(config));
+    if (!config.merges)
+      texts.emplace(config.name() + " combine", codegen::emit_decode_combine(config));
   }
   check::compile_ahead(texts, gpu.target());
 }

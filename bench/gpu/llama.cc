@@ -1,8 +1,9 @@
 // Times a LLaMA model's passes through sessions on the GPU: random weights of LLaMA 3.2 1B's shape
 // in bfloat16, prompts that fill the caches, and steps of one token over caches of several lengths.
-//   bench_gpu_llama [prefill] [deferred] [decode] [text] [--json FILE]
+//   bench_gpu_llama [prefill] [deferred] [decode] [text] [--scheme SCHEME] [--json FILE]
 // deferred: prompts again, with the norms behind the products that read them.
 // text: wall time as TextGenerator has it, logits downloaded and the likeliest token taken.
+// --scheme: of the sessions' layers, in place of what runs untuned: "13:09e0", or bit by bit.
 
 #include <algorithm>
 #include <chrono>
@@ -152,7 +153,8 @@ double replay_ms(exec::CudaSession& session, const exec::Batch& batch, int calls
   return times[times.size() / 2];
 }
 
-void run(const cuda::Device& device, const std::string& pass, std::FILE* json) {
+void run(const cuda::Device& device, const std::string& pass, const exec::SessionOptions& options,
+         std::FILE* json) {
   const bool decodes = pass == "decode";
   // A prompt needs the logits of its last token alone, so its head is left out; a step reads all of
   // the head's weights.
@@ -174,7 +176,7 @@ void run(const cuda::Device& device, const std::string& pass, std::FILE* json) {
                                graph::DeferredWeights(plain, deferred, weights.views).views)
                          : std::make_shared<const exec::CudaWeights>(device, plain, weights.views);
   exec::CudaSession session(device, pass == "deferred" ? deferred_graph_of : plain_graph_of,
-                            on_device);
+                            on_device, options);
   struct Case {
     std::int64_t sequences, rows, keys;
   };
@@ -246,13 +248,16 @@ void write_text(std::FILE* json) {
 
 int main(int argc, char** argv) try {
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  const bench::Arguments arguments(argc, argv);
+  std::string scheme;
+  const bench::Arguments arguments(argc, argv, {{"--scheme", &scheme}});
   const std::vector<std::string> passes = {"prefill", "deferred", "decode"};
   arguments.expect_names({"prefill", "deferred", "decode", "text"});
+  exec::SessionOptions options;
+  if (!scheme.empty()) options.scheme = fusion::Scheme::from_text(scheme);
   const cuda::Device device = cuda::Device::open();
   std::printf("%s\n", device.facts().name.c_str());
   for (const std::string& pass : passes)
-    if (arguments.wants(pass)) run(device, pass, arguments.json());
+    if (arguments.wants(pass)) run(device, pass, options, arguments.json());
   if (arguments.wants("text")) write_text(arguments.json());
   return 0;
 } catch (const std::exception& error) {

@@ -39,6 +39,11 @@ struct DecodeProblem {
   bool alibi = false;          ///< adds slope[h] * (k - q position)
   bool sink = false;           ///< a learned logit per head joins the softmax's denominator
   bool return_lse = false;
+  /// All keys and values but those of a sequence's last seq_q, lengths and page_table had been
+  /// written before the kernel right before in the stream began, so that they may be read while
+  /// that still runs (compute capability 9.0 on, without a mask); decoding a token after token is
+  /// then some microseconds faster.
+  bool early_keys = false;
 
   /// Throws InvalidArgument (Unsupported where only the GPU kernel is limited) naming the field,
   /// the value expected and the one got.

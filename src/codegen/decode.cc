@@ -25,7 +25,7 @@ struct Config {{
   static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
   static constexpr int kRowWarps = {row_warps}, kRowTiles = {row_tiles}, kKeyWarps = {key_warps};
   static constexpr int kTileKeys = {tile}, kStages = {stages}, kPageSize = {page};
-  static constexpr bool kLists = {lists}, kSoftcap = {softcap}, kAlibi = {alibi}, kEarlyStart = {early};
+  static constexpr bool kLists = {lists}, kSoftcap = {softcap}, kAlibi = {alibi}, kEarlyStart = {early}, kMerges = {merges}, kEarlyKeys = {early_keys};
 }};
 static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 }}
@@ -38,6 +38,7 @@ static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagr
       fmt::arg("stages", config.stages), fmt::arg("page", config.page_size),
       fmt::arg("lists", flag(config.lists)), fmt::arg("softcap", flag(config.softcap)),
       fmt::arg("alibi", flag(config.alibi)), fmt::arg("early", flag(config.early_start)),
+      fmt::arg("early_keys", flag(config.early_keys)), fmt::arg("merges", flag(config.merges)),
       fmt::arg("shared", config.shared_bytes()));
 }
 
@@ -62,12 +63,12 @@ int DecodeConfig::combine_shared_bytes() const {
 }
 
 std::string DecodeConfig::name() const {
-  return fmt::format("decode_{}_qk{}_v{}_r{}x{}_k{}x{}_s{}_b{}{}{}{}{}{}",
+  return fmt::format("decode_{}_qk{}_v{}_r{}x{}_k{}x{}_s{}_b{}{}{}{}{}{}{}{}",
                      element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
                      row_warps, row_tiles, key_warps, tile_keys, stages, blocks_per_sm,
                      page_size > 0 ? fmt::format("_page{}", page_size) : "", lists ? "_lists" : "",
-                     softcap ? "_softcap" : "", alibi ? "_alibi" : "",
-                     early_start ? "" : "_serial");
+                     softcap ? "_softcap" : "", alibi ? "_alibi" : "", early_start ? "" : "_serial",
+                     early_keys ? "_early" : "", merges ? "_merges" : "");
 }
 
 void DecodeConfig::validate() const {
@@ -81,6 +82,8 @@ void DecodeConfig::validate() const {
   STOF_CHECK(tile_keys <= 64 && tile_keys % (16 * key_warps) == 0, kInternal,
              "tile_keys: expected a multiple of {} up to 64, got {}", 16 * key_warps, tile_keys);
   STOF_CHECK(stages >= 2, kInternal, "stages: expected 2 and more, got {}", stages);
+  STOF_CHECK(!early_keys || (early_start && !lists), kInternal,
+             "early_keys: expected with early_start, without lists");
   STOF_CHECK(page_size >= 0 && page_size % 16 == 0, kInternal,
              "page_size: expected a multiple of 16, got {}", page_size);
 }

@@ -24,6 +24,8 @@ struct DecodeConfig {
   bool softcap = false;
   bool alibi = false;
   bool early_start = true;  ///< programmatic dependent launch, sm_90 on
+  bool early_keys = false;  ///< DecodeProblem::early_keys; with early_start, without lists
+  bool merges = false;      ///< the last block of a sequence merges its parts: no combine follows
 
   int threads() const { return 32 * row_warps * key_warps; }
   int rows() const { return 16 * row_warps * row_tiles; }

@@ -86,6 +86,7 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
         call("rotated");
         break;
       case GemmStep::kHeadStore:  // the addresses of store()
+      case GemmStep::kCacheStore:
         break;
     }
   }
@@ -93,10 +94,10 @@ std::string emit_steps(const std::vector<GemmStep>& steps) {
 }
 
 std::string_view to_string(GemmStep step) {
-  constexpr std::string_view kNames[] = {"bias",           "relu",       "gelu_erf",   "gelu_tanh",
-                                         "silu",           "gate",       "residual",   "row_scale",
-                                         "row_statistics", "layer_norm", "rms_norm",   "rope",
-                                         "head_store",     "rms_scale",  "row_squares"};
+  constexpr std::string_view kNames[] = {
+      "bias",       "relu",      "gelu_erf",       "gelu_tanh",  "silu",     "gate",
+      "residual",   "row_scale", "row_statistics", "layer_norm", "rms_norm", "rope",
+      "head_store", "rms_scale", "row_squares",    "cache_store"};
   return kNames[static_cast<std::size_t>(step)];
 }
 
@@ -192,7 +193,8 @@ std::string problem_of(const std::vector<GemmStep>& steps) {
     if (norm && i + 1 != steps.size())
       return fmt::format("steps: expected {} last", to_string(step));
     if (norm && gated) return "steps: expected no norm behind a gate";
-    const bool stored = i + 2 == steps.size() && steps[i + 1] == GemmStep::kHeadStore;
+    const bool stored = i + 2 == steps.size() && (steps[i + 1] == GemmStep::kHeadStore ||
+                                                  steps[i + 1] == GemmStep::kCacheStore);
     const bool simple = std::all_of(
         steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(i),
         [](GemmStep before) { return before == GemmStep::kBias || before == GemmStep::kRmsScale; });
@@ -204,8 +206,9 @@ std::string problem_of(const std::vector<GemmStep>& steps) {
       return "steps: expected row_scale or rms_scale, got both";
     if (step == GemmStep::kRowSquares && (i + 1 != steps.size() || gated))
       return "steps: expected row_squares last, and no gate";
-    if (step == GemmStep::kHeadStore && (i + 1 != steps.size() || gated))
-      return "steps: expected head_store last, and no gate";
+    const bool places = step == GemmStep::kHeadStore || step == GemmStep::kCacheStore;
+    if (places && (i + 1 != steps.size() || gated))
+      return fmt::format("steps: expected {} last, and no gate", to_string(step));
     if (step == GemmStep::kRowStatistics && i + 1 != steps.size())
       return "steps: expected row_statistics last, of what is stored";
     gated |= step == GemmStep::kGate;
@@ -223,6 +226,7 @@ std::string GemmConfig::problem() const {
     return fmt::format("gamma: expected float32 or {}, got {}", stof::to_string(element),
                        stof::to_string(gamma));
   if (std::string text = problem_of(steps); !text.empty()) return text;
+  if (has(GemmStep::kCacheStore)) return "steps: these kernels have no cache_store";
   const bool heads_fit = rope_dim >= 16 && rope_dim % 16 == 0 && tile_n % rope_dim == 0;
   if (has(GemmStep::kRope) ? !heads_fit : rope_dim != 0)
     return fmt::format("rope_dim: expected {}, got {} with tiles of {} columns",

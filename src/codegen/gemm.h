@@ -30,6 +30,7 @@ enum class GemmStep : std::uint8_t {
   kRmsScale,       ///< first: / sqrt(mean + epsilon) of squares whose sums are given a row
   kRowSquares,     ///< last: stores a row's sums of squares of 32 columns each, as float32; before
                    ///< rounding
+  kCacheStore,     ///< last: columns of y from one on go to rows of a cache, too, that slots name
 };
 std::string_view to_string(GemmStep step);
 

@@ -31,7 +31,13 @@ bool SkinnyGemmConfig::has(GemmStep step) const {
 int SkinnyGemmConfig::shared_bytes() const {
   const int chunk = 32 * unroll;
   const int chunks = static_cast<int>(ceil_div(ceil_div(in, chunk), splits));
-  return tile_m * (2 * chunk * chunks + 64) + 4 * warps_k * tile_m * (tile_n() + 4) + 16;
+  const bool norm = prologue != RowPrologue::kNone;
+  const int vectors = norm ? (prologue == RowPrologue::kLayerNorm ? 2 : 1) : 0;
+  const int vector_bytes = chunk * chunks * (gamma == DType::kFloat32 ? 4 : 2);
+  return tile_m * (2 * chunk * chunks + 64) + 4 * warps_k * tile_m * (tile_n() + 4) + 16 +
+         vectors * vector_bytes + (norm ? 8 * warps_n * warps_k : 0) +
+         (rope_dim > 0 ? 4 * tile_m + 2 * rope_dim : 0) +
+         (has(GemmStep::kCacheStore) ? 4 * tile_m : 0);
 }
 
 std::string SkinnyGemmConfig::shape() const {
@@ -45,7 +51,10 @@ std::string SkinnyGemmConfig::name() const {
   std::string text =
       fmt::format("gemm_skinny_{}_{}_{}of{}", element == DType::kBFloat16 ? "bf16" : "fp16",
                   shape(), name_of(prologue), in);
-  for (const GemmStep step : steps) text += fmt::format("_{}", to_string(step));
+  for (const GemmStep step : steps) {
+    text += fmt::format("_{}", to_string(step));
+    if (step == GemmStep::kRope) text += std::to_string(rope_dim);
+  }
   if (has(GemmStep::kBias) && bias != DType::kFloat32) text += "_bias16";
   if (prologue != RowPrologue::kNone && gamma != DType::kFloat32) text += "_gamma16";
   return text;
@@ -61,7 +70,7 @@ std::string SkinnyGemmConfig::problem() const {
   if (std::string text = problem_of(steps); !text.empty()) return text;
   constexpr GemmStep kSteps[] = {GemmStep::kBias,     GemmStep::kRelu, GemmStep::kGeluErf,
                                  GemmStep::kGeluTanh, GemmStep::kSilu, GemmStep::kGate,
-                                 GemmStep::kResidual};
+                                 GemmStep::kResidual, GemmStep::kRope, GemmStep::kCacheStore};
   for (const GemmStep step : steps)
     if (std::find(std::begin(kSteps), std::end(kSteps), step) == std::end(kSteps))
       return fmt::format("steps: these kernels have no {}", to_string(step));
@@ -71,6 +80,10 @@ std::string SkinnyGemmConfig::problem() const {
     return fmt::format("warps: expected 1 to 16, got {} x {}", warps_n, warps_k);
   if (has(GemmStep::kGate) && warps_n % 2 != 0)
     return fmt::format("warps_n: expected an even number with a gate, got {}", warps_n);
+  if (has(GemmStep::kRope) ? rope_dim < 16 || rope_dim % 16 != 0 : rope_dim != 0)
+    return fmt::format("rope_dim: expected {}, got {}",
+                       has(GemmStep::kRope) ? "a multiple of 16" : "0 without a rotation",
+                       rope_dim);
   if (unroll != 2 && unroll != 4) return fmt::format("unroll: expected 2 or 4, got {}", unroll);
   if (splits != 1 && splits != 2 && splits != 4 && splits != 8)
     return fmt::format("splits: expected 1, 2, 4 or 8 that share a sum, got {}", splits);
@@ -99,7 +112,8 @@ std::string emit_gemm(const SkinnyGemmConfig& config) {
   using Element = ptx::{element};
   static constexpr int kTileM = {m}, kWarpsN = {warps_n}, kWarpsK = {warps_k}, kIn = {in}, kSplits = {splits}, kUnroll = {unroll};
   static constexpr bool kGate = {gate}, kBias = {bias}, kFloatBias = {floatbias}, kFloatGamma = {floatgamma}, kResidual = {residual};
-  static constexpr bool kNorm = {norm}, kCenter = {center};
+  static constexpr bool kNorm = {norm}, kCenter = {center}, kCache = {cache};
+  static constexpr int kRopeDim = {rope};
 }};
 static_assert(SkinnyGemmSizes<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 static_assert(SkinnyGemmSizes<Config>::kThreads == {threads}, "host and device disagree on threads");
@@ -120,8 +134,9 @@ gemm(const __grid_constant__ stof::SkinnyGemmParams params) {{
              fmt::arg("residual", flag(config.has(GemmStep::kResidual))),
              fmt::arg("norm", flag(config.prologue != RowPrologue::kNone)),
              fmt::arg("center", flag(config.prologue == RowPrologue::kLayerNorm)),
-             fmt::arg("shared", config.shared_bytes()), fmt::arg("threads", config.threads()),
-             fmt::arg("blocks", config.blocks_per_sm));
+             fmt::arg("cache", flag(config.has(GemmStep::kCacheStore))),
+             fmt::arg("rope", config.rope_dim), fmt::arg("shared", config.shared_bytes()),
+             fmt::arg("threads", config.threads()), fmt::arg("blocks", config.blocks_per_sm));
 }
 
 }  // namespace stof::codegen

@@ -24,7 +24,8 @@ struct SkinnyGemmConfig {
   int splits = 1;    ///< blocks that share a tile's sum: 1, 2, 4 or 8
   int blocks_per_sm = 1;
   int in = 0;                   ///< K; a multiple of 8
-  std::vector<GemmStep> steps;  ///< neither norm, row scale nor row statistics
+  int rope_dim = 0;             ///< columns of a head that is rotated; 0 without
+  std::vector<GemmStep> steps;  ///< no norm, nothing of rows' sums or scales, no store by heads
 
   bool has(GemmStep step) const;
   int threads() const { return 32 * warps_n * warps_k; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/segments/segments.h"
 #include "exec/cuda_session.h"
 #include "fusion/initial.h"
 
@@ -10,16 +11,23 @@ namespace {
 
 using graph::Graph;
 
-/// A norm behind a product takes whole rows in one cluster, one in front is computed by every
-/// block, a chain of products takes few rows: whether that pays is the search's to find.
-bool needs_measuring(const fusion::Segment& segment) {
+/// A norm behind a product takes whole rows in one cluster, a chain of products takes few rows:
+/// whether that pays is the search's to find. So it is of a norm in front, which every block
+/// computes, and of a cache's store behind, but for the few rows of which they pay.
+bool needs_measuring(const Graph& graph, const fusion::Segment& segment) {
   const auto is_norm = [](const fusion::EpilogueStep& step) {
     return step.step == fusion::Step::kLayerNorm || step.step == fusion::Step::kRmsNorm;
   };
-  return segment.family == fusion::Family::kGemmChain ||
-         segment.family == fusion::Family::kNormGemm ||
-         (segment.family == fusion::Family::kGemm &&
-          std::any_of(segment.steps.begin(), segment.steps.end(), is_norm));
+  const auto stores = [](const fusion::EpilogueStep& step) {
+    return step.step == fusion::Step::kCacheStore;
+  };
+  const auto has = [&](const auto& matches) {
+    return std::any_of(segment.steps.begin(), segment.steps.end(), matches);
+  };
+  if (segment.family == fusion::Family::kGemmChain) return true;
+  const bool few = graph.value(segment.inputs[0]).shape[0] <= cuda::kStreamedRows;
+  if (segment.family == fusion::Family::kNormGemm) return !few;
+  return segment.family == fusion::Family::kGemm && (has(is_norm) || (has(stores) && !few));
 }
 
 }  // namespace
@@ -41,14 +49,17 @@ fusion::Scheme untuned_cuda_scheme(const Graph& graph, const cuda::Device& devic
         g, segment, device, [&](const std::string& family) { return switches.allows(family); });
   };
   if (device.facts().major != 9 || !switches.allows("gemm_sm90"))
-    return runnable_scheme(graph, fusion::initial_scheme(graph), candidates_of, switches);
+    return runnable_scheme(
+        graph, fusion::initial_scheme(graph, {}, {.streamed_rows = cuda::kStreamedRows}),
+        candidates_of, switches);
   // Our products read a residual while they add up, at next to no cost, and a norm behind them then
   // reads one matrix instead of two: what follows a product goes with it as far as it can.
   const auto [first, last] = graph.layer_range(0);
   return runnable_scheme(
       graph, fusion::Scheme::from_sizes({last - first + 1}),
       [&](const Graph& g, const fusion::Segment& segment) {
-        return needs_measuring(segment) ? std::vector<fusion::Choice>() : candidates_of(g, segment);
+        return needs_measuring(g, segment) ? std::vector<fusion::Choice>()
+                                           : candidates_of(g, segment);
       },
       switches);
 }

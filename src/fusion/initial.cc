@@ -39,8 +39,11 @@ bool allowed(const Graph& graph, const FrequentSegment& segment, const InitialRu
   const int products = count_products(graph, segment);
   const int norms =
       count_ops(graph, segment, [](Op op) { return op == Op::kLayerNorm || op == Op::kRmsNorm; });
-  if (products > 0 && norms > 0) return false;
   const std::int64_t rows = graph.value(graph.op(segment.first).inputs[0]).shape[0];
+  const Op first = graph.op(segment.first).op, last = graph.op(segment.last).op;
+  const bool streamed = first != Op::kMatmul || last == Op::kCacheStore;
+  if (products > 0 && streamed && rows > rules.streamed_rows) return false;
+  if (products > 0 && norms > (first == Op::kMatmul ? 0 : 1)) return false;
   return products < 2 || rows <= rules.chain_rows;
 }
 

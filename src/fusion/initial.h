@@ -15,6 +15,9 @@ struct InitialRules {
   /// Two products are one segment up to as many rows: beyond, their weights are read too often.
   /// 0, never: for machines without a kernel for chains.
   std::int64_t chain_rows = 0;
+  /// Up to as many rows a product takes the norm in front of it, and a cache's store behind it:
+  /// where kernels that stream weights run it, which have both. 0, never.
+  std::int64_t streamed_rows = 0;
 };
 
 /// A legal segment of at least two operators that the graph has `count` times, by segment_hash.

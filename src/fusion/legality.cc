@@ -279,11 +279,14 @@ class Legality {
 
   /// Who sums up squares stores what they are of, a product too. A row kernel stores the sum that
   /// its norm reads, and the rows whose keys and values go to a cache, where somebody else needs
-  /// them.
+  /// them; a product of few rows does the latter, too.
   bool is_stored_beside(OperatorId i) const {
-    if (op(i + 1).op == Op::kRowSquares) return op(i + 1).inputs[0] == out(i);
-    return matmuls_ == 0 && op(first_).op != Op::kEmbedding &&
-           (is_norm(i + 1) || op(i + 1).op == Op::kCacheStore) && op(i + 1).inputs[0] == out(i);
+    if (op(i + 1).inputs[0] != out(i)) return false;
+    if (op(i + 1).op == Op::kRowSquares) return true;
+    if (matmuls_ > 0)
+      return matmuls_ == 1 && op(i + 1).op == Op::kCacheStore &&
+             value(out(i)).shape[0] <= limits_.prologue_rows;
+    return op(first_).op != Op::kEmbedding && (is_norm(i + 1) || op(i + 1).op == Op::kCacheStore);
   }
 
   void check_alias(OperatorId i, ValueId id) {

@@ -117,7 +117,7 @@ struct Limits {
   std::int64_t gemm_row_columns = 1024;  ///< of a norm behind a product: a cluster of 8 x 128
   std::int64_t shared_bytes = 232448;    ///< a block's shared memory
   int epilogue_operands = 4;             ///< matrices and vectors the steps read
-  std::int64_t prologue_rows = 64;       ///< of a norm in front of a product
+  std::int64_t prologue_rows = 64;  ///< of a norm in front of a product, or a cache's store behind
 };
 
 /// Empty: operators first..last (both included) may run as one. One operator alone always may.

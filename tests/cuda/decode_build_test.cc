@@ -37,11 +37,14 @@ TEST_P(DecodeKernelBuild, CompilesWithoutSpills) {
   p.dtype = v.extras ? DType::kFloat16 : DType::kBFloat16;
   p.softcap = v.extras ? 20.0f : 0.0f;
   p.alibi = v.extras;
-  const codegen::DecodeConfig config = decode_config(p, v.lists, v.major, v.minor);
+  codegen::DecodeConfig config = decode_config(p, v.lists, v.major, v.minor, 132);
   DeviceFacts gpu;
   gpu.major = v.major, gpu.minor = v.minor;
   const std::string target = gpu.target();
-  expect_clean(config.name(), codegen::emit_decode(config), target);
+  for (const bool merges : {true, false}) {
+    config.merges = merges;
+    expect_clean(config.name(), codegen::emit_decode(config), target);
+  }
   expect_clean(config.name() + " combine", codegen::emit_decode_combine(config), target);
 }
 

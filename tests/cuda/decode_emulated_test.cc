@@ -25,12 +25,13 @@ using emulated::CopiesLand;
 
 /// One kernel configuration, as src/codegen/decode.cc would emit it.
 template <class E, int kQk, int kV, int kRowsWide, int kTiles, int kKeysWide, int kKeys, int kRing,
-          int kPage, bool kList, bool kExtras>
+          int kPage, bool kList, bool kExtras, bool kMerge = false>
 struct EmulatedConfig {
   using Element = E;
   static constexpr int kHeadDimQk = kQk, kHeadDimV = kV, kRowWarps = kRowsWide, kRowTiles = kTiles,
                        kKeyWarps = kKeysWide, kTileKeys = kKeys, kStages = kRing, kPageSize = kPage;
-  static constexpr bool kLists = kList, kSoftcap = kExtras, kAlibi = kExtras, kEarlyStart = true;
+  static constexpr bool kLists = kList, kSoftcap = kExtras, kAlibi = kExtras, kEarlyStart = true,
+                        kMerges = kMerge, kEarlyKeys = kMerge && !kList;
 
   static codegen::DecodeConfig host() {
     codegen::DecodeConfig config;
@@ -123,6 +124,8 @@ class Emulation {
     const auto slots = static_cast<std::size_t>(grid.slots() * grid.slot_rows);
     std::vector<float4> partial(slots * Config::kHeadDimV / 4, {NAN, NAN, NAN, NAN});
     std::vector<float2> sums(slots, {NAN, NAN});
+    std::vector<u32> arrivals(
+        static_cast<std::size_t>(batch() * problem_.num_heads_kv * grid.row_blocks));
     DecodeLists lists;
     if (bound != nullptr) lists = build_decode_lists(problem_, *bound, config);
 
@@ -130,6 +133,7 @@ class Emulation {
     params.q = q_.data(), params.k = k_.data(), params.v = v_.data(), params.out = out_.data();
     params.lse = lse_.data();
     params.partial_out = &partial[0].x, params.partial_sums = sums.data();
+    params.arrivals = arrivals.data();
     params.lengths = lengths_.data(), params.page_table = table_.data();
     params.tiles = reinterpret_cast<const decode::ListedTile*>(lists.tiles.data());
     params.payloads = reinterpret_cast<const u64*>(lists.payloads.data());
@@ -168,8 +172,10 @@ class Emulation {
     };
     run(static_cast<unsigned>(grid.blocks()), D::kThreads, D::kSharedBytes,
         decode::decode_kernel<D>);
-    run(static_cast<unsigned>(batch() * problem_.num_heads_q * problem_.seq_q),
-        decode::kCombineThreads, sizeof(decode::CombineShared<D>), decode::combine_kernel<D>);
+    for (const u32 count : arrivals) EXPECT_EQ(count, 0u) << "the next launch needs zeros";
+    if (!D::kMerges)
+      run(static_cast<unsigned>(batch() * problem_.num_heads_q * problem_.seq_q),
+          decode::kCombineThreads, sizeof(decode::CombineShared<D>), decode::combine_kernel<D>);
   }
 
   bool visible(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t k,
@@ -242,6 +248,18 @@ TEST(DecodeEmulated, SequencesOfAllLengthsOverAllWaysToCutThem) {
   lengths[0] = 70, lengths[33] = 66, lengths[34] = 2;
   using Small = EmulatedConfig<ptx::BFloat16, 8, 8, 1, 1, 1, 16, 2, 0, false, false>;
   Emulation<Small>(1, 1, 1, 70, lengths).check(3, 1, CopiesLand::kLate);
+}
+
+TEST(DecodeEmulated, LastBlockOfASequenceMergesItsParts) {
+  using Config = EmulatedConfig<ptx::BFloat16, 64, 40, 1, 1, 4, 64, 3, 0, false, false, true>;
+  Emulation<Config> run(6, 2, 1, 300, {300, 0, 1, 65});
+  run.check(1, 1, CopiesLand::kLate);
+  run.check(5, 1, CopiesLand::kEarly);
+  run.check(9, 2, CopiesLand::kLate);
+  // Parts that see nothing, rows in two pieces, pages.
+  using Tall = EmulatedConfig<ptx::BFloat16, 16, 16, 4, 2, 1, 64, 2, 32, true, false, true>;
+  const mask::Mask mask = mask::random_elements(0.05, 3);
+  Emulation<Tall>(10, 1, 14, 200, {200}).check(3, 1, CopiesLand::kLate, &mask);
 }
 
 TEST(DecodeEmulated, WindowsAndSinksReadNothingElse) {

@@ -99,7 +99,7 @@ TEST(DecodeSchedule, CutsTheTilesIntoEqualPiecesWithoutEmptyOnes) {
 TEST(DecodeLists, ShowWhatTheMaskShowsAndSkipTheRest) {
   using namespace stof::mask;
   const DecodeProblem p = small_problem();
-  const codegen::DecodeConfig config = decode_config(p, true, 9, 0);
+  const codegen::DecodeConfig config = decode_config(p, true, 9, 0, 132);
   const std::int64_t group = p.num_heads_q / p.num_heads_kv;
   std::vector<Mask> heads;
   for (std::int64_t h = 0; h < p.num_heads_q; ++h) heads.push_back(h % 3 ? causal() : window(h, 2));
@@ -151,7 +151,7 @@ TEST(DecodeConfig, FitsEveryGpuAndRowCount) {
             DecodeProblem p = small_problem();
             p.num_heads_kv = 1, p.num_heads_q = heads, p.seq_q = seq_q;
             p.head_dim_qk = p.head_dim_v = head_dim;
-            const codegen::DecodeConfig config = decode_config(p, lists, major, minor);
+            const codegen::DecodeConfig config = decode_config(p, lists, major, minor, 132);
             EXPECT_NO_THROW(config.validate()) << config.name();
             EXPECT_LE(config.shared_bytes(), room) << config.name();
             const DecodeGrid grid = decode_grid(p, config, 132);

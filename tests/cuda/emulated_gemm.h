@@ -11,10 +11,18 @@
 namespace stof {
 
 /// As src/codegen/gemm.cc would emit them, by the configuration's flags: row scale, bias, SiLU and
-/// gate or (with a bias) GELU, residual, statistics.
+/// gate or (with a bias) GELU, residual, statistics; or the rotation of heads.
 struct Steps {
   template <template <class> class Epilogue, class D, int kCount>
   static void apply(Epilogue<D>& epilogue, float (&values)[kCount]) {
+    if constexpr (requires {
+                    requires D::kRopeDim >
+                    0;
+                  }) {
+      epilogue.rotated(values);
+      epilogue.store(values);
+      return;
+    }
     if constexpr (requires { requires D::kRowScale; }) epilogue.scale_rows(values);
     if constexpr (D::kBias) epilogue.add_bias(values);
     if constexpr (D::kGate) {

@@ -33,7 +33,9 @@ enum Parts {
   kWithResidual = 4,
   kFloats = 8,
   kLayer = 16,
-  kRms = 32
+  kRms = 32,
+  kTurned = 64,  // heads of 32
+  kCached = 128
 };
 
 template <int kM, int kColumnWarps, int kDepthWarps, int kColumns, int kShares, int kDepth,
@@ -45,13 +47,18 @@ struct Emulated {
   static constexpr bool kGate = kParts & kGated, kBias = kParts & kBiased,
                         kFloatBias = kParts & kFloats, kFloatGamma = kParts & kFloats,
                         kResidual = kParts & kWithResidual, kNorm = kParts & (kLayer | kRms),
-                        kCenter = kParts & kLayer;
+                        kCenter = kParts & kLayer, kCache = kParts & kCached;
+  static constexpr int kRopeDim = kParts & kTurned ? 32 : 0;
 
   static SkinnyGemmConfig host() {
     SkinnyGemmConfig config;
     config.tile_m = kM, config.warps_n = kColumnWarps, config.warps_k = kDepthWarps;
     config.in = kColumns, config.splits = kShares, config.unroll = kDepth;
     if (kGate) config.steps = {GemmStep::kSilu, GemmStep::kGate};
+    if (kRopeDim > 0) config.steps = {GemmStep::kRope}, config.rope_dim = kRopeDim;
+    if (kCache) config.steps.push_back(GemmStep::kCacheStore);
+    if (kNorm) config.prologue = kCenter ? RowPrologue::kLayerNorm : RowPrologue::kRmsNorm;
+    config.gamma = kFloatGamma ? DType::kFloat32 : DType::kBFloat16;
     return config;
   }
 };
@@ -89,6 +96,21 @@ void check(std::int64_t rows, std::int64_t out, unsigned blocks, CopiesLand copi
   params.columns = static_cast<i32>(out);
   params.tiles = static_cast<i32>((out + D::kTileN - 1) / D::kTileN);
   params.epsilon = 0.125f;
+  const std::int64_t rotated = D::kRopeDim > 0 ? (out / D::kRopeDim - 1) * D::kRopeDim : 0;
+  const std::int64_t cached = D::kCache ? out / 3 / 8 * 8 : columns;
+  const std::vector<i32> positions = {3, 0, 70000, 5, 6, 7, 1, 2, 9, 11, 4};
+  std::vector<float> frequencies;
+  for (int i = 0; i < 16; ++i)
+    frequencies.push_back(std::pow(10000.f, -static_cast<float>(i) / 16));
+  // Backwards into a cache of more rows; the second row has none.
+  std::vector<i32> slots;
+  for (std::int64_t row = 0; row < rows; ++row)
+    slots.push_back(row == 1 ? -1 : static_cast<i32>(rows + 2 - row));
+  Matrix cache(rows + 4, out - cached + 8, 0, random);
+  params.positions = positions.data(), params.frequencies = frequencies.data();
+  params.slots = slots.data(), params.cache = cache.values.data();
+  params.cache_stride = cache.stride;
+  params.rotated = static_cast<i32>(rotated), params.cached = static_cast<i32>(cached);
   const auto tiles = static_cast<std::size_t>(params.tiles);
   std::vector<float> partials(tiles * D::kSplits * D::kTileM * D::kTileN, NAN);
   std::vector<u32> arrivals(tiles);
@@ -119,17 +141,33 @@ void check(std::int64_t rows, std::int64_t out, unsigned blocks, CopiesLand copi
     };
     for (std::int64_t column = 0; column < columns; ++column) {
       double value = product(column);
+      if (column < rotated) {
+        const std::int64_t at = column % D::kRopeDim, half = D::kRopeDim / 2;
+        const double other = product(at < half ? column + half : column - half);
+        const float angle = static_cast<float>(positions[static_cast<std::size_t>(row)]) *
+                            frequencies[static_cast<std::size_t>(at % half)];
+        value = value * std::cos(double{angle}) +
+                (at < half ? -other : other) * std::sin(double{angle});
+      }
       if (D::kGate)
         value = value / (1 + std::exp(-value)) * product(columns + column);
-      else if (D::kBias)
+      else if (D::kBias && D::kRopeDim == 0)
         value = 0.5 * value * std::erfc(-value / std::sqrt(2.0));
       if (D::kResidual) value += residual.at(row, column);
       // Normalised elements in float32 may round to the neighbour of what doubles round to.
       ASSERT_NEAR(y.at(row, column), value, 4e-3 * std::abs(value) + (D::kNorm ? 2e-3 : 3e-5))
           << row << " " << column;
     }
+    const i32 slot = slots[static_cast<std::size_t>(row)];
+    for (std::int64_t column = cached; D::kCache && slot >= 0 && column < columns; ++column)
+      ASSERT_EQ(cache.at(slot, column - cached), y.at(row, column)) << row << " " << column;
     for (std::int64_t gap = columns; gap < y.stride; ++gap)
       ASSERT_TRUE(std::isnan(y.at(row, gap))) << row;
+  }
+  for (i32 slot = 0; slot < rows + 4; ++slot) {
+    const bool named = D::kCache && std::count(slots.begin(), slots.end(), slot) > 0;
+    for (std::int64_t column = named ? out - cached : 0; column < cache.stride; ++column)
+      ASSERT_TRUE(std::isnan(cache.at(slot, column))) << slot << " " << column;
   }
 }
 
@@ -157,6 +195,22 @@ TEST(SkinnyGemmEmulated, NormalisesRowsFirst) {
   check<Emulated<8, 1, 4, 264, 1, 2, kRms>>(6, 40, 2, CopiesLand::kLate);
   check<Emulated<8, 2, 2, 200, 1, 4, kLayer | kFloats | kBiased>>(8, 64, 2, CopiesLand::kLate);
   check<Emulated<16, 2, 1, 520, 2, 2, kLayer | kGated>>(11, 64, 4, CopiesLand::kLate);
+}
+
+TEST(SkinnyGemmEmulated, SharesARowsNormAmongWarps) {
+  check<Emulated<8, 1, 4, 264, 1, 2, kRms>>(1, 40, 2, CopiesLand::kLate);
+  check<Emulated<8, 2, 3, 520, 2, 2, kLayer | kFloats>>(2, 64, 2, CopiesLand::kEarly);
+  check<Emulated<16, 1, 8, 200, 1, 2, kLayer>>(3, 40, 2, CopiesLand::kLate);
+}
+
+TEST(SkinnyGemmEmulated, TurnsHeadsAndStoresInACache) {
+  for (const CopiesLand copies : {CopiesLand::kLate, CopiesLand::kEarly}) {
+    check<Emulated<8, 1, 2, 136, 1, 2, kTurned>>(3, 96, 2, copies);
+    check<Emulated<8, 2, 2, 200, 2, 2, kTurned | kCached | kRms | kBiased>>(7, 160, 4, copies);
+  }
+  check<Emulated<16, 4, 1, 96, 1, 2, kTurned | kCached | kBiased | kFloats>>(11, 96, 1,
+                                                                             CopiesLand::kLate);
+  check<Emulated<8, 1, 4, 136, 1, 2, kCached>>(4, 72, 2, CopiesLand::kLate);
 }
 
 DeviceFacts gpu(int major, int minor, int num_sms) {
@@ -207,6 +261,13 @@ TEST(SkinnyGemmCandidates, SayWhatDoesNotFit) {
   config.splits = 1;
   config.steps = {GemmStep::kRowStatistics};
   EXPECT_THAT(config.problem(), HasSubstr("these kernels have no row_statistics"));
+  config.steps = {GemmStep::kRope};
+  EXPECT_THAT(config.problem(), HasSubstr("rope_dim: expected a multiple of 16, got 0"));
+  SkinnyProblem turned = product(1, 96, 768, RowPrologue::kNone, {GemmStep::kRope});
+  turned.product.head_dim = turned.product.rotated = 64;
+  config.rope_dim = 64;
+  EXPECT_THAT(gemm_refusal(config, turned, kH200), HasSubstr("whole heads of 64"));
+  config.rope_dim = 0;
   config.steps = {GemmStep::kSilu, GemmStep::kGate};
   EXPECT_THAT(config.problem(), HasSubstr("warps_n: expected an even number with a gate"));
   EXPECT_THROW(emit_gemm(config), Error);

@@ -215,7 +215,11 @@ TEST(BucketRows, PadsByAnEighthAtMostToFewSizes) {
     const std::int64_t padded = bucket_rows(rows);
     EXPECT_GE(padded, rows);
     EXPECT_LE(padded, rows + std::max<std::int64_t>(7, rows / 8));
-    EXPECT_EQ(padded % 8, 0);
+    if (rows > 4) {
+      EXPECT_EQ(padded % 8, 0);
+    } else {  // decoding pays for rows of padding
+      EXPECT_EQ(padded, rows == 3 ? 4 : rows);
+    }
     EXPECT_EQ(bucket_rows(padded), padded);
     sizes.insert(padded);
   }

@@ -333,8 +333,11 @@ TEST(Legality, RowKernelsStoreTheRowsWhoseKeysGoToACache) {
   EXPECT_THAT(segment.outputs, ElementsAre(stored, turned));
   EXPECT_THAT(segment.inputs, ElementsAre(m, p.vector, numbers, frequencies, cache));
   EXPECT_EQ(segment.steps.back().step, Step::kCacheStore);
-  // A product stores its result alone.
-  EXPECT_THAT(codes(legality(*p.built, 0, 3)), ElementsAre(kOtherConsumer));
+  // A product of more than a few rows stores its result alone.
+  limits.prologue_rows = kRows - 1;
+  EXPECT_THAT(codes(legality(*p.built, 0, 3, limits)), ElementsAre(kOtherConsumer));
+  limits.prologue_rows = kRows;
+  EXPECT_THAT(make_segment(*p.built, 0, 3, limits).outputs, ElementsAre(stored, turned));
 }
 
 TEST(Legality, SumsOfSquaresEndASegmentAndAreStoredBesideWhatTheyAreOf) {

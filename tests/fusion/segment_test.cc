@@ -13,6 +13,7 @@
 #include "fusion/initial.h"
 #include "graph/tiny_config.h"
 #include "model/bert_graph.h"
+#include "model/llama_graph.h"
 #include "stof/error.h"
 
 namespace stof::fusion {
@@ -287,6 +288,22 @@ TEST(InitialScheme, FusesWhatSavesMostOfBert) {
   EXPECT_EQ(initial_scheme(small, {}, rules).text(), Scheme::from_sizes({2, 1, 1, 3, 6, 1}).text());
   EXPECT_EQ(initial_scheme(graph, {}, rules), initial_scheme(graph));
   EXPECT_EQ(initial_scheme(small), initial_scheme(graph));
+}
+
+TEST(InitialScheme, ProductsOfFewRowsTakeTheNormBeforeAndTheCacheBehind) {
+  model::LlamaConfig config;
+  config.hidden_size = 64, config.num_layers = 2, config.num_heads = 4, config.num_kv_heads = 2;
+  config.head_dim = 16, config.intermediate_size = 128, config.vocab_size = 32;
+  config.windows.assign(2, 0);
+  const auto scheme_of = [&](std::int64_t rows) {
+    const Graph graph =
+        model::build_llama_graph(config, rows, DType::kBFloat16,
+                                 {.cache_size = 64, .reads_cache = true, .joined_gate = true});
+    return initial_scheme(graph, {}, {.streamed_rows = 8});
+  };
+  // norm, qkv, rope, cache; attention; output, add; norm, gate and up, silu, multiply; down, add
+  EXPECT_EQ(scheme_of(8).text(), Scheme::from_sizes({4, 1, 2, 4, 2}).text());
+  EXPECT_EQ(scheme_of(9).text(), Scheme::from_sizes({1, 2, 1, 1, 2, 1, 3, 2}).text());
 }
 
 TEST(Decode, KeepsProductsOutsideOfLayersApart) {

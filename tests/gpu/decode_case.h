@@ -39,6 +39,7 @@ inline DecodeProblem draw_problem(Draw& draw, const std::string& feature) {
   p.dtype = draw.chance(2) ? DType::kBFloat16 : DType::kFloat16;
   p.lengths = !draw.chance(4);
   p.return_lse = !draw.chance(5);
+  p.early_keys = draw.chance(2);  // all operands are there long before
   if (draw.chance(4)) p.softcap = 20;
   if (draw.chance(4)) p.scale = 0.2f;
   p.alibi = draw.chance(4);

@@ -256,10 +256,11 @@ void compile_cases(const cuda::Device& device, const std::vector<std::string>& f
   for (const std::string& feature : features)
     for (std::int64_t i = 0; i < cases; ++i) {
       Draw draw(static_cast<std::uint64_t>(first + i));
-      const auto config =
-          cuda::decode_config(draw_problem(draw, feature), feature == "mask", gpu.major, gpu.minor);
+      const auto config = cuda::decode_config(draw_problem(draw, feature), feature == "mask",
+                                              gpu.major, gpu.minor, gpu.num_sms);
       texts.emplace(config.name(), codegen::emit_decode(config));
-      texts.emplace(config.name() + " combine", codegen::emit_decode_combine(config));
+      if (!config.merges)
+        texts.emplace(config.name() + " combine", codegen::emit_decode_combine(config));
     }
   compile_ahead(texts, gpu.target());
 }

@@ -235,6 +235,12 @@ GemmCase::GemmCase(DType element, std::int64_t rows, std::int64_t in, std::int64
     positions_.push_back(static_cast<std::int32_t>(i * 37 % 131072));
   device_positions_ = cuda::DeviceBuffer(positions_.size() * 4, "positions");
   copy_in(device_positions_.address(), positions_.data(), positions_.size() * 4);
+  cached_ = out / 3 / 8 * 8;
+  cache_ = GuardedMatrix(element, rows + 4, out - cached_, out - cached_ + 8, "cache");
+  for (std::int64_t i = 0; i < rows; ++i)
+    slots_.push_back(i == 1 ? -1 : static_cast<std::int32_t>(rows + 2 - i));
+  device_slots_ = cuda::DeviceBuffer(slots_.size() * 4, "slots");
+  copy_in(device_slots_.address(), slots_.data(), slots_.size() * 4);
 
   // Rows on both sides of every boundary inside a tile, the last ones, and some others.
   std::set<std::int64_t> sampled;
@@ -288,6 +294,10 @@ cuda::GemmProblem GemmCase::problem(const std::vector<GemmStep>& steps, DType bi
   problem.steps = steps;
   problem.bias = bias;
   problem.gamma = bias == DType::kFloat32 ? element_ : DType::kFloat32;
+  if (problem.has(GemmStep::kCacheStore)) {
+    problem.cached = cached_;
+    problem.cache_stride = cache_.stride();
+  }
   if (problem.has(GemmStep::kRope)) {
     problem.head_dim = problem.has(GemmStep::kBias) && out_ % 128 == 0 ? 128 : 64;
     const std::int64_t heads = out_ / problem.head_dim;
@@ -338,6 +348,10 @@ cuda::GemmOperands GemmCase::operands(const cuda::GemmProblem& p, const cuda::De
     operands.positions = device_positions_.address();
     operands.frequencies = frequencies_.buffer.address();
   }
+  if (p.has(GemmStep::kCacheStore)) {
+    operands.slots = device_slots_.address();
+    operands.cache = cache_.address();
+  }
   if (p.has(GemmStep::kRmsScale)) operands.squares = squares_.buffer.address();
   (p.has(GemmStep::kRowSquares) ? operands.row_squares : operands.statistics) = sums.address();
   return operands;
@@ -359,6 +373,7 @@ std::string GemmCase::check(const GemmUnderTest& gemm) {
   const int runs = p.has_norm() ? 12 : 2;
   for (int run = 0; run < runs; ++run) {
     y.poison();
+    if (p.has(GemmStep::kCacheStore)) cache_.poison();
     fill_bytes(memory);
     launch();
     std::vector<std::uint16_t> image = y.download();
@@ -373,7 +388,23 @@ std::string GemmCase::check(const GemmUnderTest& gemm) {
   }
   y.take(std::move(first));
   if (!y.written_exactly()) return "elements were left out, are NaN, or lie outside y";
+  if (p.has(GemmStep::kCacheStore))
+    if (std::string text = compare_cache(); !text.empty()) return text;
   return compare(gemm, sums);
+}
+
+std::string GemmCase::compare_cache() {
+  cache_.take(cache_.download());
+  for (std::int64_t slot = 0; slot < cache_.rows(); ++slot) {
+    const auto named = std::find(slots_.begin(), slots_.end(), static_cast<std::int32_t>(slot));
+    for (std::int64_t column = 0; column < cache_.columns(); ++column) {
+      const float got = cache_.at(slot, column);
+      if (named == slots_.end() ? !std::isnan(got)
+                                : got != wide_.at(named - slots_.begin(), cached_ + column))
+        return fmt::format("cache row {} column {}: got {}, y has another", slot, column, got);
+    }
+  }
+  return "";
 }
 
 double GemmCase::vector(const cuda::GemmProblem& problem, GemmVector which,

@@ -106,6 +106,8 @@ class GemmCase {
   /// Element of bias, gamma or beta as the problem has them.
   double vector(const cuda::GemmProblem& problem, GemmVector which, std::size_t column) const;
   std::string compare(const GemmUnderTest& gemm, const std::vector<float>& sums);
+  /// Whether rows that slots name, and no others, are the last columns of y, bit by bit.
+  std::string compare_cache();
   const GuardedMatrix& y_of(const cuda::GemmProblem& problem) const;
 
   /// Row of x as it is multiplied.
@@ -121,6 +123,11 @@ class GemmCase {
   DeviceFloats squares_;  ///< sums of them, kNumSquares a row
   std::vector<std::int32_t> positions_;
   cuda::DeviceBuffer device_positions_;
+  std::int64_t cached_ = 0;  ///< the first column that goes to cache_
+  GuardedMatrix cache_;
+  std::vector<std::int32_t>
+      slots_;  ///< backwards, of more rows than there are; the second has none
+  cuda::DeviceBuffer device_slots_;
   std::vector<std::int64_t> sampled_;      ///< rows
   std::vector<std::vector<double>> sums_;  ///< of x W^T, by sampled row
   double worst_ = 0;

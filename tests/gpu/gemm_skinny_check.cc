@@ -31,7 +31,16 @@ const std::vector<Steps> kSteps = {
     {Step::kBias, Step::kRelu, Step::kResidual},
     {Step::kSilu, Step::kGate},
     {Step::kBias, Step::kGeluTanh, Step::kGate, Step::kResidual},
+    {Step::kBias, Step::kCacheStore},
 };
+/// Where columns are whole heads.
+const std::vector<Steps> kRopes = {{Step::kRope, Step::kCacheStore}, {Step::kBias, Step::kRope}};
+
+std::vector<Steps> steps_for(std::int64_t out) {
+  std::vector<Steps> steps = kSteps;
+  if (out % 128 == 0) steps.insert(steps.end(), kRopes.begin(), kRopes.end());
+  return steps;
+}
 
 struct Size {
   std::int64_t rows, in, out, gap;
@@ -61,7 +70,7 @@ void check_products(const cuda::Device& device) {
   const cuda::DeviceBuffer workspace(cuda::kSplitSumsBytes, "workspace");
   std::map<std::string, std::string> sources;
   for_each_case([&](const Size& size, DType element, RowPrologue prologue) {
-    for (const Steps& steps : kSteps) {
+    for (const Steps& steps : steps_for(size.out)) {
       SkinnyProblem problem{{}, prologue};
       problem.product.element = element;
       problem.product.rows = size.rows, problem.product.in = size.in,
@@ -69,6 +78,9 @@ void check_products(const cuda::Device& device) {
       problem.product.steps = steps;
       problem.product.bias = bias_of(element, steps);
       problem.product.gamma = problem.product.bias == element ? DType::kFloat32 : element;
+      problem.product.cache_stride = size.out;
+      if (problem.product.has(Step::kRope))
+        problem.product.head_dim = problem.product.has(Step::kBias) ? 128 : 64;
       for (const auto& candidate : skinny_gemm_candidates(problem, device.facts()))
         sources[candidate.config.name()] = emit_gemm(candidate.config);
     }
@@ -80,7 +92,7 @@ void check_products(const cuda::Device& device) {
     const int before = check::num_failed();
     int count = 0;
     double worst = 0;
-    for (const Steps& steps : kSteps) {
+    for (const Steps& steps : steps_for(size.out)) {
       const SkinnyProblem problem{data.problem(steps, bias_of(element, steps)), prologue};
       const auto candidates = skinny_gemm_candidates(problem, device.facts());
       if (candidates.empty()) report(problem.describe(), "no configuration is feasible");

@@ -22,6 +22,7 @@ struct DecodeParams {
   float* lse;                 // [batch, num_heads_q, seq_q] contiguous; null: not wanted
   float* partial_out;         // [2 * blocks][slot_rows][head_dim_v]: unfinished sequences
   float2* partial_sums;       // [2 * blocks][slot_rows]: their maxima (in log2) and sums
+  u32* arrivals;              // [num_sequences], zeros before and after; with Config::kMerges
   const i32* lengths;         // [batch]; null: seq_kv each
   const i32* page_table;      // [batch, pages]; with Config::kPageSize
   const ListedTile* tiles;    // with Config::kLists: every sequence's tiles
@@ -49,11 +50,12 @@ struct DecodeParams {
   float scale;    // softmax scale
   float softcap;  // with Config::kSoftcap
 };
-static_assert(sizeof(DecodeParams) == 288, "decode_plan.cc asserts the same");
+static_assert(sizeof(DecodeParams) == 296, "decode_plan.cc asserts the same");
 
 /// `Config` (emitted by src/codegen/decode.cc) has: Element, kHeadDimQk, kHeadDimV, kRowWarps,
 /// kRowTiles, kKeyWarps, kTileKeys, kStages, kPageSize (0: contiguous), kLists, kSoftcap, kAlibi,
-/// kEarlyStart.
+/// kEarlyStart, kMerges (the last block of a sequence merges its parts: no combine follows), kEarlyKeys
+/// (DecodeProblem::early_keys).
 template <class Config>
 struct Derived : Config {
   static constexpr int kThreads = 32 * Config::kRowWarps * Config::kKeyWarps;

@@ -2,6 +2,7 @@
 // The end of a sequence: merging teams, then the final row or a partial one.
 
 #include "attention/decode/sequences.cuh"
+#include "ptx/arrivals.cuh"
 #include "ptx/math.cuh"
 
 namespace stof::decode {
@@ -76,6 +77,44 @@ __device__ __forceinline__ void store_rows(const DecodeParams& params, const Seq
       to[1] = make_float4(merged.value[4], merged.value[5], merged.value[6], merged.value[7]);
       if (column == 0) params.partial_sums[at] = make_float2(merged.m, merged.l);
     }
+  }
+}
+
+/// Merges the parts of a sequence that blocks from `first` on have stored, in block order, and stores
+/// the final rows. All threads.
+template <class D>
+__device__ __forceinline__ void merge_parts(const DecodeParams& params, const Sequence& s, i32 first,
+                                            i32 parts) {
+  constexpr int kPieces = D::kHeadDimV / 4;
+  const i32 first_row = s.row_block * D::kRows;
+  const i32 rows = min(params.num_rows - first_row, D::kRows);
+  for (int piece = static_cast<int>(threadIdx.x); piece < rows * kPieces; piece += D::kThreads) {
+    const int row = piece / kPieces, column = 4 * (piece - row * kPieces);
+    float top = -ptx::infinity(), sum = 0.0f;
+    float4 value = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 8
+    for (i32 part = 0; part < parts; ++part) {
+      const i64 at = partial_slot(first + part, part == 0) * params.slot_rows + row;
+      const float2 state = __ldcg(params.partial_sums + at);
+      const float4 got = __ldcg(
+          reinterpret_cast<const float4*>(params.partial_out + at * D::kHeadDimV + column));
+      if (state.x == -ptx::infinity()) continue;  // saw nothing
+      const float higher = fmaxf(top, state.x);
+      const float old = ptx::exp2(top - higher), weight = ptx::exp2(state.x - higher);
+      top = higher;
+      sum = fmaf(sum, old, weight * state.y);
+      value.x = fmaf(value.x, old, weight * got.x);
+      value.y = fmaf(value.y, old, weight * got.y);
+      value.z = fmaf(value.z, old, weight * got.z);
+      value.w = fmaf(value.w, old, weight * got.w);
+    }
+    const OutputRow place(params, s.head, first_row + row);
+    const RowEnd end(params, place.head, top, sum);
+    uint2 words;
+    words.x = D::Element::pack(value.x * end.factor, value.y * end.factor);
+    words.y = D::Element::pack(value.z * end.factor, value.w * end.factor);
+    *reinterpret_cast<uint2*>(place.out(params, s.batch) + column) = words;
+    if (column == 0) place.store_lse(params, s.batch, end.lse);
   }
 }
 

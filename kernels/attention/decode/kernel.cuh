@@ -22,6 +22,38 @@ __device__ __forceinline__ void sync_team(int team) {
     ptx::sync_some(1 + team, D::kTeamThreads);
 }
 
+/// Sends for a sequence's query and its first tiles, which are there afterwards. With kEarlyKeys those
+/// before the newest keys are under way before the kernel before has ended; `waits`: it has not yet
+/// been waited for.
+template <class D>
+__device__ __forceinline__ void fill_ring(const DecodeParams& params, const Sequence& s, i32 from,
+                                          u32 query, TileLoader<D>& loader, bool& waits) {
+  const auto wait = [&] {
+    if (!waits) return;
+    ptx::wait_for_previous_kernel();
+    ptx::allow_next_kernel();
+    waits = false;
+  };
+  if constexpr (D::kEarlyKeys) {
+#pragma unroll 1
+    for (int stage = 0; stage < D::kStages - 1; ++stage) {
+      i32 payload;
+      const i32 tile = loader.first_key(from + stage, &payload) / D::kTileKeys;
+      if ((tile + 1) * D::kTileKeys > first_position(s.length, params.seq_q)) wait();
+      loader.load_next(stage);
+    }
+    wait();
+    load_query<D>(params, s, query);
+    ptx::commit_copies();
+    ptx::wait_copies<0>();
+  } else {
+    load_query<D>(params, s, query);
+#pragma unroll 1
+    for (int stage = 0; stage < D::kStages - 1; ++stage) loader.load_next(stage);
+    ptx::wait_copies<D::kStages - 2>();  // the query rows came with the first tile
+  }
+}
+
 template <class D>
 __device__ __forceinline__ void decode_kernel(const DecodeParams& params) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -29,7 +61,8 @@ __device__ __forceinline__ void decode_kernel(const DecodeParams& params) {
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = __shfl_sync(~0u, thread / 32, 0);
   const int team = warp / D::kRowWarps, member = warp % D::kRowWarps;
-  if constexpr (D::kEarlyStart) {
+  bool waits = D::kEarlyKeys;
+  if constexpr (D::kEarlyStart && !D::kEarlyKeys) {
     ptx::wait_for_previous_kernel();
     ptx::allow_next_kernel();
   }
@@ -49,11 +82,8 @@ __device__ __forceinline__ void decode_kernel(const DecodeParams& params) {
   for (;;) {
     const i32 from = static_cast<i32>(tile - s.begin);
     const i32 to = static_cast<i32>(min(static_cast<i64>(s.count), end - s.begin));
-    load_query<D>(params, s, query);
     loader.start(s, from, to);
-#pragma unroll 1
-    for (int stage = 0; stage < D::kStages - 1; ++stage) loader.load_next(stage);
-    ptx::wait_copies<D::kStages - 2>();  // the query rows came with the first tile
+    fill_ring<D>(params, s, from, query, loader, waits);
     __syncthreads();
     rows.start(s);
     int stage = 0;
@@ -71,7 +101,17 @@ __device__ __forceinline__ void decode_kernel(const DecodeParams& params) {
     float* merge = reinterpret_cast<float*>(shared + D::kQueryBytes);
     rows.put(merge);
     __syncthreads();
-    store_rows<D>(params, s, merge, from == 0 && to == s.count, partial_slot(block, from == 0));
+    const bool whole = from == 0 && to == s.count;
+    store_rows<D>(params, s, merge, whole, partial_slot(block, from == 0));
+    if constexpr (D::kMerges) {
+      if (!whole) {
+        const i32 first = partition.owner(s.begin);
+        const i32 parts = partition.owner(s.begin + s.count - 1) - first + 1;
+        // The queries are not needed any more.
+        if (is_last_to_arrive(&params.arrivals[s.index], parts, reinterpret_cast<u32*>(shared)))
+          merge_parts<D>(params, s, first, parts);
+      }
+    }
     tile = s.begin + to;
     if (tile >= end) return;
     __syncthreads();  // the ring is free for the next sequence

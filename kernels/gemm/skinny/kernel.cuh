@@ -3,7 +3,7 @@
 // registers, in the order in which mma.sync takes it. README.md beside this has roofline and
 // schedule.
 
-#include "gemm/arrivals.cuh"
+#include "ptx/arrivals.cuh"
 #include "gemm/skinny/epilogue.cuh"
 #include "gemm/skinny/rows.cuh"
 #include "ptx/barrier.cuh"
@@ -12,6 +12,19 @@
 #include "ptx/stream_load.cuh"
 
 namespace stof {
+
+/// The first column of y of sixteen rows of W in a tile. Where heads are turned they are eight columns
+/// of a head's first half and those of its second half that belong to them.
+template <class D>
+__device__ __forceinline__ i32 first_column(i32 tile, int sixteen) {
+  if constexpr (D::kRopeDim > 0) {
+    constexpr int kEights = D::kRopeDim / 16;  // of half a head
+    const i32 at = tile * D::kWarpsN + sixteen;
+    return at / kEights * D::kRopeDim + at % kEights * 8;
+  } else {
+    return tile * D::kOutN + 16 * sixteen;
+  }
+}
 
 /// Sixteen rows of W by the lanes of a warp. A lane's eight neighbouring elements of two rows are its
 /// operands of two products: which columns of K an operand's place stands for is free, as long as
@@ -26,10 +39,12 @@ class SkinnyWeights {
                                        int chunk) {
     const int lane = static_cast<int>(threadIdx.x) & 31;
     const i32 part_columns = params.columns / (D::kGate ? 2 : 1);
-    // With a gate the first half of the tile's rows are gates.
+    // With a gate the first half of the tile's rows are gates; where heads are turned the second
+    // eight of a warp's rows are those that the first eight are mixed with.
     constexpr int kHalf = D::kWarpsN / 2;
     const bool second = D::kGate && warp_n >= kHalf;
-    const i32 first = tile * D::kOutN + 16 * (second ? warp_n - kHalf : warp_n) + lane / 4;
+    const i32 first = first_column<D>(tile, second ? warp_n - kHalf : warp_n) + lane / 4;
+    constexpr int kSecond = D::kRopeDim > 0 ? D::kRopeDim / 2 : 8;
     const unsigned short* const w = static_cast<const unsigned short*>(params.w) +
                                     static_cast<i64>(first + (second ? part_columns : 0)) * D::kIn;
     const int column = chunk * D::kChunk + 8 * (lane & 3);
@@ -37,9 +52,9 @@ class SkinnyWeights {
     for (int u = 0; u < D::kUnroll; ++u)
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const bool inside = first + 8 * r < part_columns &&
+        const bool inside = first + kSecond * r < part_columns &&
                             (D::kIn % D::kChunk == 0 || column + 32 * u < D::kIn);
-        units[u][r] = inside ? ptx::load_streamed(w + 8 * r * D::kIn + column + 32 * u)
+        units[u][r] = inside ? ptx::load_streamed(w + kSecond * r * D::kIn + column + 32 * u)
                              : make_uint4(0, 0, 0, 0);
       }
   }
@@ -70,6 +85,7 @@ class SkinnySums {
  public:
   __device__ __forceinline__ SkinnySums(const SkinnyGemmParams& params, unsigned char* shared)
       : params_(params),
+        shared_(shared),
         sums_(reinterpret_cast<float*>(shared + D::kSumOffset)),
         flag_(reinterpret_cast<u32*>(shared + D::kFlagOffset)) {}
 
@@ -92,13 +108,13 @@ class SkinnySums {
         add_up(row, column, values);
 #pragma unroll
         for (int i = 0; i < kValues / 2; ++i)
-          *partial(tile, part, row, column + i * D::kOutN) =
+          *partial(tile, part, row, column + i * D::kPartner) =
               make_float2(values[2 * i], values[2 * i + 1]);
       });
       if (!is_last_to_arrive(&params_.arrivals[tile], D::kSplits, flag_)) return;
     }
     for_each_pair([&](int row, int column) {
-      const i32 out = tile * D::kOutN + column;
+      const i32 out = first_column<D>(tile, column / 16) + column % 16;
       if (row >= params_.rows || out >= params_.columns / (D::kGate ? 2 : 1)) return;
       float values[kValues] = {};
       if constexpr (D::kSplits > 1) {
@@ -106,25 +122,29 @@ class SkinnySums {
         for (int source = 0; source < D::kSplits; ++source)
 #pragma unroll
           for (int i = 0; i < kValues / 2; ++i) {
-            const float2 two = __ldcg(partial(tile, source, row, column + i * D::kOutN));
+            const float2 two = __ldcg(partial(tile, source, row, column + i * D::kPartner));
             values[2 * i] += two.x, values[2 * i + 1] += two.y;
           }
       } else {
         add_up(row, column, values);
       }
-      SkinnyEpilogue<D> epilogue(params_, row, out);
+      SkinnyEpilogue<D> epilogue(params_, shared_, row, out);
       Steps::apply(epilogue, values);
     });
   }
 
  private:
-  static constexpr int kValues = D::kGate ? 4 : 2;
+  static constexpr int kValues = D::kPaired ? 4 : 2;
 
+  /// visit(row, column in the tile) of two neighbouring columns, with their partners where they have
+  /// some.
   template <class Visit>
   static __device__ __forceinline__ void for_each_pair(const Visit& visit) {
-    constexpr int kPairs = D::kOutN / 2;
-    for (int at = static_cast<int>(threadIdx.x); at < D::kTileM * kPairs; at += D::kThreads)
-      visit(at / kPairs, 2 * (at % kPairs));
+    constexpr int kPairs = D::kTileN / kValues;
+    for (int at = static_cast<int>(threadIdx.x); at < D::kTileM * kPairs; at += D::kThreads) {
+      const int pair = at % kPairs;
+      visit(at / kPairs, D::kRopeDim > 0 ? pair / 4 * 16 + pair % 4 * 2 : 2 * pair);
+    }
   }
   __device__ __forceinline__ void add_up(int row, int column, float (&values)[kValues]) const {
 #pragma unroll
@@ -134,7 +154,7 @@ class SkinnySums {
 #pragma unroll
       for (int i = 0; i < kValues / 2; ++i) {
         const float2 two = *reinterpret_cast<const float2*>(
-            sums_ + (warp * D::kTileM + row) * D::kSumPitch + column + i * D::kOutN);
+            sums_ + (warp * D::kTileM + row) * D::kSumPitch + column + i * D::kPartner);
         values[2 * i] += two.x, values[2 * i + 1] += two.y;
       }
   }
@@ -145,6 +165,7 @@ class SkinnySums {
   }
 
   const SkinnyGemmParams& params_;
+  const unsigned char* const shared_;
   float* const sums_;
   u32* const flag_;
 };
@@ -165,9 +186,11 @@ __device__ __forceinline__ void skinny_gemm(const SkinnyGemmParams& params) {
   // one's sums are finished.
   SkinnyWeights<D> next;
   if (warp_k < chunks) next.load(params, tile, warp_n, begin + warp_k);
+  const SkinnyRows<D> rows(params, shared, ptx::shared_address(shared), begin * D::kChunk);
+  rows.prefetch();
   ptx::wait_for_previous_kernel();
   ptx::allow_next_kernel();
-  SkinnyRows<D>(params, shared, ptx::shared_address(shared), begin * D::kChunk).load();
+  rows.load();
 
   const SkinnySums<D> results(params, shared);
   for (; tile < params.tiles; tile += stride) {

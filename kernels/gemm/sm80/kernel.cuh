@@ -3,7 +3,7 @@
 // asynchronous copies through a ring of stages, mma.sync. README.md beside this has roofline and
 // schedule.
 
-#include "gemm/arrivals.cuh"
+#include "ptx/arrivals.cuh"
 #include "gemm/sm80/epilogue.cuh"
 #include "gemm/sm80/loader.cuh"
 #include "ptx/barrier.cuh"

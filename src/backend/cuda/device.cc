@@ -8,7 +8,7 @@ namespace {
 
 // CUdevice_attribute and CUfunction_attribute values.
 constexpr int kMultiprocessorCount = 16, kL2CacheSize = 38, kComputeMajor = 75, kComputeMinor = 76;
-constexpr int kMaxDynamicSharedBytes = 8;
+constexpr int kMaxDynamicSharedBytes = 8, kPreferredSharedCarveout = 9;
 constexpr int kDefaultSharedLimit = 48 * 1024;
 
 }  // namespace
@@ -88,7 +88,7 @@ DeviceBuffer::~DeviceBuffer() {
 }
 
 Kernel::Kernel(const std::string& name, const std::string& cubin, const char* entry,
-               int shared_bytes, bool early_start)
+               int shared_bytes, bool early_start, int shared_percent)
     : name_(name), shared_bytes_(shared_bytes), early_start_(early_start) {
   const Driver& driver = Driver::instance();
   driver.check(driver.cuModuleLoadData(&module_, cubin.data()), "loading " + name);
@@ -97,6 +97,9 @@ Kernel::Kernel(const std::string& name, const std::string& cubin, const char* en
   if (shared_bytes > kDefaultSharedLimit)
     driver.check(driver.cuFuncSetAttribute(function_, kMaxDynamicSharedBytes, shared_bytes),
                  fmt::format("reserving {} bytes of shared memory for {}", shared_bytes, name));
+  if (shared_percent >= 0)
+    driver.check(driver.cuFuncSetAttribute(function_, kPreferredSharedCarveout, shared_percent),
+                 fmt::format("wishing for {} % of shared memory for {}", shared_percent, name));
 }
 
 Kernel::~Kernel() {

@@ -73,9 +73,10 @@ class Kernel {
   Kernel() = default;
   /// `shared_bytes` is the dynamic shared memory the entry will be launched with. `early_start`:
   /// the kernel may start while its predecessor in the stream still runs, and waits for it by
-  /// itself (kernels/ptx/grid.cuh).
+  /// itself (kernels/ptx/grid.cuh). `shared_percent`: of a multiprocessor's memory, wished for as
+  /// shared memory, so that loads have the rest as cache; below 0 the driver decides.
   Kernel(const std::string& name, const std::string& cubin, const char* entry, int shared_bytes,
-         bool early_start = false);
+         bool early_start = false, int shared_percent = -1);
   ~Kernel();
   Kernel(Kernel&& other) noexcept { *this = std::move(other); }
   Kernel& operator=(Kernel&& other) noexcept {

@@ -47,8 +47,9 @@ std::vector<const Kernel*> loaded_kernels(const std::vector<KernelSource>& sourc
   for (std::size_t i = 0; i < missing.size(); ++i) {
     const KernelSource& source = *missing[i];
     if (!store.kernels.contains(key(source)))
-      store.kernels.emplace(key(source), Kernel(source.name, cubins[i], source.entry,
-                                                source.shared_bytes, source.early_start));
+      store.kernels.emplace(key(source),
+                            Kernel(source.name, cubins[i], source.entry, source.shared_bytes,
+                                   source.early_start, source.shared_percent));
   }
   std::vector<const Kernel*> kernels;
   kernels.reserve(sources.size());

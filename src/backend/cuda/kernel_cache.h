@@ -15,7 +15,8 @@ struct KernelSource {
   const char* entry;
   int shared_bytes = 0;
   bool early_start = false;
-  bool may_spill = false;  ///< see jit::CubinRequest
+  bool may_spill = false;   ///< see jit::CubinRequest
+  int shared_percent = -1;  ///< see Kernel
 };
 
 /// Loaded before, or from the cache, or compiled. The kernel lives as long as the process. Safe

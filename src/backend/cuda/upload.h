@@ -19,7 +19,17 @@ DeviceBuffer upload(const std::vector<T>& values, const char* what) {
   return buffer;
 }
 
-/// The same on `stream`, into a buffer that grows, and then by half as much again, where it is too
+/// Zeros; done when it returns. None for 0 bytes.
+inline DeviceBuffer zeros(std::size_t bytes, const char* what) {
+  DeviceBuffer buffer(bytes, what);
+  if (bytes == 0) return buffer;
+  const Driver& driver = Driver::instance();
+  driver.check(driver.cuMemsetD8Async(buffer.address(), 0, bytes, nullptr), what);
+  driver.check(driver.cuStreamSynchronize(nullptr), what);
+  return buffer;
+}
+
+/// upload() on `stream`, into a buffer that grows, and then by half as much again, where it is too
 /// small. Freeing the old one waits for the GPU, which may still read it.
 template <class T>
 void refill(DeviceBuffer* buffer, const std::vector<T>& values, const char* what, CUstream stream) {

@@ -126,17 +126,13 @@ DeviceBlockwise::DeviceBlockwise(const codegen::AttentionConfig& config, std::in
                               /*may_spill=*/config.score_mod != nullptr},
                              device)),
       lists_(std::move(lists)),
-      queue_(kQueueBytes, "the plan's queue"),
+      queue_(zeros(kQueueBytes, "the plan's queue")),
       parts_(upload(parts, "the plan's parts")),
       workspace_(parts.size() * part_bytes(config), "the plan's workspace"),
-      arrivals_(arrival_bytes(config, parts.size()), "the plan's arrival counts"),
+      arrivals_(zeros(arrival_bytes(config, parts.size()), "the plan's arrival counts")),
       most_blocks_(num_blocks(config, device)),
       num_blocks_(std::max(1, std::min(most_blocks_, lists_.num_records))) {
   const Driver& driver = Driver::instance();
-  for (const DeviceBuffer* zero : {&queue_, &arrivals_})
-    if (zero->bytes() > 0)
-      driver.check(driver.cuMemsetD8Async(zero->address(), 0, zero->bytes(), nullptr),
-                   "clearing the queue");
   driver.check(driver.cuStreamSynchronize(nullptr), "uploading the plan");
   for (const DeviceBuffer* held :
        {&lists_.records, &lists_.partial, &lists_.runs, &lists_.payloads, &lists_.position_buckets,

@@ -155,6 +155,9 @@ CachedBatch& CachedAttention::prepare(const mask::Mask& mask,
   problem.dtype = problem_.dtype;
   problem.lengths = true;
   problem.scale = problem_.scale;
+  // A pass's first kernels wait for all before them: what earlier passes stored, and prepare(), is
+  // there when this pass's keys are made. Keys of others may have been made by the kernel before.
+  problem.early_keys = !cross_;
   problem.validate();  // first, as there are then few rows to look at
   CacheReach reach;
   if (cross_) {

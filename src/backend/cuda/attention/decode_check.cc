@@ -82,13 +82,13 @@ std::string DecodeProblem::describe() const {
   };
   return fmt::format(
       "decode {} batch {} heads {}/{} seq_q {} max_seq_kv {} head_dim {}/{} window {}/{}{}{}{}{}{}"
-      "{}{}",
+      "{}{}{}",
       to_string(dtype), batch, num_heads_q, num_heads_kv, seq_q, max_seq_kv, head_dim_qk,
       head_dim_v, side(window_left), side(window_right),
       sink_tokens > 0 ? fmt::format(" sink_tokens {}", sink_tokens) : "",
       page_size > 0 ? fmt::format(" page_size {}", page_size) : "", lengths ? " lengths" : "",
       softcap > 0 ? fmt::format(" softcap {}", softcap) : "", alibi ? " alibi" : "",
-      sink ? " sink" : "", return_lse ? " lse" : "");
+      sink ? " sink" : "", return_lse ? " lse" : "", early_keys ? " early_keys" : "");
 }
 
 void check_decode_tensors(const DecodeProblem& p, const DecodeTensors& t) {

@@ -8,21 +8,33 @@
 namespace stof::cuda {
 namespace {
 
-/// Deepest ring that `blocks` blocks of an SM have room for; 0 or 1: none.
+/// Ring that `blocks` blocks of an SM have room for, no deeper than keeps enough bytes under way:
+/// what it leaves is first-level cache, which the loads of the kernels around it go through. 0 or
+/// 1: none.
 int ring_depth(const codegen::DecodeConfig& config, int blocks, const KernelTarget& target) {
   constexpr int kReservedBytes = 1024;  // by the system, each block
-  constexpr int kDeepest = 8;
+  constexpr int kUnderWay = 64 << 10, kLeast = 3;
   const int room =
       std::min(target.shared_per_sm() / blocks - kReservedBytes, target.shared_per_block());
-  const int stages =
-      std::min(kDeepest, (room - config.query_bytes()) / std::max(1, config.stage_bytes()));
+  const int bytes = std::max(1, config.stage_bytes());
+  const int enough = 1 + (kUnderWay + blocks * bytes - 1) / (blocks * bytes);
+  const int stages = std::min(std::max(kLeast, enough), (room - config.query_bytes()) / bytes);
   return config.query_bytes() + config.merge_bytes() <= room ? std::max(stages, 0) : 0;
 }
 
-}  // namespace
+/// Whether the last block of a sequence merges its parts: they are few, else a kernel of many
+/// blocks is faster, and nobody notices a launch more.
+bool merges_parts(const DecodeProblem& problem, const DecodeGrid& grid) {
+  if (grid.max_waves > 1) return false;
+  constexpr std::int64_t kMostBytes = 64 << 10;
+  // Each piece but the first and the last of a sequence is a whole block's.
+  const std::int64_t sequences = problem.batch * problem.num_heads_kv * grid.row_blocks;
+  const std::int64_t parts = grid.blocks() / sequences + 2;
+  return parts * grid.slot_rows * (4 * problem.head_dim_v + 8) <= kMostBytes;
+}
 
-codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, int major,
-                                    int minor) {
+/// Without what the grid decides.
+codegen::DecodeConfig shape_config(const DecodeProblem& problem, bool lists, int major, int minor) {
   codegen::DecodeConfig config;
   config.element = problem.dtype;
   config.head_dim_qk = static_cast<int>(problem.head_dim_qk);
@@ -32,6 +44,7 @@ codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, in
   config.softcap = problem.softcap > 0;
   config.alibi = problem.alibi;
   config.early_start = major >= 9;
+  config.early_keys = problem.early_keys && config.early_start && !lists;
 
   // All rows of a group share the loaded keys: as many warps side by side as rows need, the rest
   // take keys of their own. Wide heads leave registers for one row tile a warp.
@@ -61,6 +74,15 @@ codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, in
               minor, problem.describe());
 }
 
+}  // namespace
+
+codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, int major, int minor,
+                                    int num_sms) {
+  codegen::DecodeConfig config = shape_config(problem, lists, major, minor);
+  config.merges = merges_parts(problem, decode_grid(problem, config, num_sms));
+  return config;
+}
+
 DecodeGrid decode_grid(const DecodeProblem& problem, const codegen::DecodeConfig& config,
                        int num_sms) {
   constexpr std::int64_t kMostWaves = 4, kMostWorkspace = std::int64_t{64} << 20;
@@ -85,6 +107,12 @@ DecodeGrid decode_grid(const DecodeProblem& problem, const codegen::DecodeConfig
                 std::int64_t{codegen::kDecodeMaxBlocks / grid.resident_blocks},
                 tiles / (kTilesWorthABlock * grid.resident_blocks)});
   grid.max_waves = static_cast<std::int32_t>(std::max<std::int64_t>(1, waves));
+  // One tile more for the end of a window, one for the end of the sinks. With fewer blocks
+  // multiprocessors are left to the kernel behind.
+  const std::int64_t most_tiles =
+      (keys / config.tile_keys + 3) * problem.batch * problem.num_heads_kv * grid.row_blocks;
+  grid.resident_blocks =
+      static_cast<std::int32_t>(std::min<std::int64_t>(grid.resident_blocks, most_tiles));
   return grid;
 }
 

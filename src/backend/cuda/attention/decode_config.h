@@ -14,7 +14,8 @@ inline std::int64_t packed_rows(const DecodeProblem& problem) {
 }
 
 /// Compute capability `major`.`minor`; `lists`: a static mask's tile lists.
-codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, int major, int minor);
+codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, int major, int minor,
+                                    int num_sms);
 
 /// How a launch is spread over the GPU.
 struct DecodeGrid {

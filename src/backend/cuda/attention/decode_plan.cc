@@ -17,7 +17,7 @@ namespace {
 struct KernelParams {
   const void *q, *k, *v;
   void *out, *lse;
-  CUdeviceptr partial_out, partial_sums;
+  CUdeviceptr partial_out, partial_sums, arrivals;
   const void *lengths, *page_table;
   CUdeviceptr tiles, payloads, sequence_begin, list_begin;
   const void *sink, *alibi_slopes;
@@ -26,7 +26,7 @@ struct KernelParams {
   std::int32_t window_left, window_right, sink_tokens, resident_blocks, max_waves;
   float scale, softcap;
 };
-static_assert(sizeof(KernelParams) == 288, "config.cuh asserts the same");
+static_assert(sizeof(KernelParams) == 296, "config.cuh asserts the same");
 
 void copy_strides(const TensorView& tensor, std::int64_t (&strides)[3]) {
   for (int i = 0; i < 3; ++i) strides[i] = tensor.strides[i];
@@ -41,8 +41,8 @@ struct DecodePlan::Impl {
   codegen::DecodeConfig config;
   DecodeGrid grid;
   const Kernel* kernel = nullptr;
-  const Kernel* combine = nullptr;
-  DeviceBuffer partial_out, partial_sums;
+  const Kernel* combine = nullptr;  ///< null where the kernel merges parts itself
+  DeviceBuffer partial_out, partial_sums, arrivals;
   DeviceBuffer tiles, payloads, sequence_begin, list_begin;
 
   void upload_lists(const mask::Mask& mask);
@@ -76,22 +76,28 @@ std::shared_ptr<DecodePlan::Impl> build_impl(const DecodeProblem& problem, const
   STOF_CHECK(gpu.major >= 8, kUnsupported,
              "{} (compute capability {}.{}): the decode kernel needs 8.0", gpu.name, gpu.major,
              gpu.minor);
-  impl->config = decode_config(problem, mask != nullptr, gpu.major, gpu.minor);
+  impl->config = decode_config(problem, mask != nullptr, gpu.major, gpu.minor, gpu.num_sms);
   impl->grid = decode_grid(problem, impl->config, gpu.num_sms);
   impl->kernel = &loaded_kernel({impl->config.name(), codegen::emit_decode(impl->config), "decode",
                                  impl->config.shared_bytes(), impl->config.early_start},
                                 impl->device);
-  impl->combine =
-      &loaded_kernel({impl->config.name(), codegen::emit_decode_combine(impl->config), "combine",
-                      impl->config.combine_shared_bytes(), impl->config.early_start},
-                     impl->device);
+  if (impl->config.merges)
+    impl->arrivals = zeros(
+        static_cast<std::size_t>(problem.batch * problem.num_heads_kv * impl->grid.row_blocks) * 4,
+        "arrivals of the decode kernel's blocks");
+  else
+    impl->combine =
+        &loaded_kernel({impl->config.name(), codegen::emit_decode_combine(impl->config), "combine",
+                        impl->config.combine_shared_bytes(), impl->config.early_start},
+                       impl->device);
   const auto rows = static_cast<std::size_t>(impl->grid.slots() * impl->grid.slot_rows);
   impl->partial_out = DeviceBuffer(rows * static_cast<std::size_t>(problem.head_dim_v) * 4,
                                    "partial outputs of the decode kernel");
   impl->partial_sums = DeviceBuffer(rows * 8, "partial sums of the decode kernel");
   impl->facts.kernel = impl->config.name();
   impl->facts.blocks = impl->grid.blocks();
-  impl->facts.workspace_bytes = impl->partial_out.bytes() + impl->partial_sums.bytes();
+  impl->facts.workspace_bytes =
+      impl->partial_out.bytes() + impl->partial_sums.bytes() + impl->arrivals.bytes();
   impl->facts.device_bytes = impl->facts.workspace_bytes;
   if (bound) impl->upload_lists(*bound);
   impl->facts.build_ms =
@@ -125,6 +131,7 @@ void DecodePlan::run(const DecodeTensors& t, void* stream) const try {
   params.out = t.out.data, params.lse = t.lse.data;
   params.partial_out = impl.partial_out.address();
   params.partial_sums = impl.partial_sums.address();
+  params.arrivals = impl.arrivals.address();
   params.lengths = t.lengths.data;
   params.page_table = t.page_table.data;
   params.tiles = impl.tiles.address();
@@ -158,8 +165,9 @@ void DecodePlan::run(const DecodeTensors& t, void* stream) const try {
   impl.kernel->launch(static_cast<unsigned>(impl.grid.blocks()),
                       static_cast<unsigned>(impl.config.threads()), static_cast<CUstream>(stream),
                       arguments);
-  impl.combine->launch(static_cast<unsigned>(p.batch * p.num_heads_q * p.seq_q),
-                       codegen::kDecodeCombineThreads, static_cast<CUstream>(stream), arguments);
+  if (impl.combine != nullptr)
+    impl.combine->launch(static_cast<unsigned>(p.batch * p.num_heads_q * p.seq_q),
+                         codegen::kDecodeCombineThreads, static_cast<CUstream>(stream), arguments);
 } catch (const Error& error) {
   add_context(error, impl_->problem.describe() + ", " + impl_->facts.kernel);
 }

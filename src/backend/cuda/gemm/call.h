@@ -44,13 +44,17 @@ class GemmCall {
 
 /// The configuration's kernel, which starts early where launches overlap. Throws Unsupported with
 /// `refused`, where that is not empty, and what loaded_kernel() throws.
+/// `shared_percent`: see Kernel.
 template <class Config>
 const Kernel& gemm_kernel(const Config& config, const std::string& problem,
-                          const std::string& refused, const Device& device) {
+                          const std::string& refused, const Device& device,
+                          int shared_percent = -1) {
   STOF_CHECK(refused.empty(), kUnsupported, "{}: {}: {}", problem, config.name(), refused);
   const bool early_start = device.facts().major >= 9;
   return loaded_kernel(
-      {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), early_start}, device);
+      {config.name(), emit_gemm(config), "gemm", config.shared_bytes(), early_start,
+       /*may_spill=*/false, shared_percent},
+      device);
 }
 
 }  // namespace stof::cuda

@@ -33,6 +33,8 @@ void check_operands(const GemmProblem& p, const GemmOperands& operands, bool has
   check_operand("row_scale", operands.row_scale, p.has(GemmStep::kRowScale));
   check_operand("positions", operands.positions, p.has(GemmStep::kRope));
   check_operand("frequencies", operands.frequencies, p.has(GemmStep::kRope));
+  check_operand("slots", operands.slots, p.has(GemmStep::kCacheStore));
+  check_operand("cache", operands.cache, p.has(GemmStep::kCacheStore));
   check_operand("squares", operands.squares, p.has(GemmStep::kRmsScale));
   check_operand("row_squares", operands.row_squares, p.has(GemmStep::kRowSquares));
   check_operand("statistics", operands.statistics, p.has(GemmStep::kRowStatistics));

@@ -16,6 +16,9 @@ struct GemmOperands {
   CUdeviceptr gamma = 0, beta = 0;  ///< [out]; beta with LayerNorm only
   CUdeviceptr positions = 0;        ///< int32 [rows], with GemmStep::kRope
   CUdeviceptr frequencies = 0;      ///< float32 [head_dim / 2], likewise
+  CUdeviceptr slots = 0;            ///< int32 [rows], with GemmStep::kCacheStore: the cache's rows,
+                                    ///< below 0 for none
+  CUdeviceptr cache = 0;            ///< out: elements [.., out - cached], likewise
   CUdeviceptr statistics = 0;       ///< out: float32 [rows, statistics_columns(), 2]
   CUdeviceptr squares = 0;          ///< float32 [rows, num_squares], with GemmStep::kRmsScale
   CUdeviceptr row_squares = 0;      ///< out: float32 [rows, out / 32], with GemmStep::kRowSquares

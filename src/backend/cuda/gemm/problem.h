@@ -22,6 +22,9 @@ struct GemmProblem {
   /// With GemmStep::kRope and kHeadStore: columns of a head; with kRope, how many of the first
   /// columns of y are turned.
   std::int64_t head_dim = 0, rotated = 0;
+  /// With GemmStep::kCacheStore: the first column of y that goes to the cache, and elements from
+  /// row to row of that.
+  std::int64_t cached = 0, cache_stride = 0;
   std::int64_t num_squares = 0;  ///< with GemmStep::kRmsScale: sums of 32 squares that a row has
   /// Elements from row to row; 0: as many as the matrix has columns.
   std::int64_t x_stride = 0, y_stride = 0, residual_stride = 0;

@@ -37,6 +37,7 @@ SkinnyGemmConfig problem_config(const SkinnyProblem& problem) {
   config.prologue = problem.prologue;
   config.steps = problem.product.steps;
   config.in = static_cast<int>(std::min<std::int64_t>(problem.product.in, 1 << 30));
+  config.rope_dim = problem.product.rope_dim();
   config.tile_m = 8;
   while (config.tile_m < problem.product.rows && config.tile_m < kSkinnyRows) config.tile_m *= 2;
   return config;
@@ -75,6 +76,9 @@ std::string gemm_refusal(const SkinnyGemmConfig& config, const SkinnyProblem& pr
   if (product.rows > config.tile_m)
     return fmt::format("rows: expected at most {}, got {}", config.tile_m, product.rows);
   if (std::string text = config.problem(); !text.empty()) return text;
+  if (config.rope_dim > 0 && product.out % config.rope_dim != 0)
+    return fmt::format("out: expected whole heads of {} where some are turned, got {} columns",
+                       config.rope_dim, product.out);
   const int taken = config.blocks_per_sm * (config.shared_bytes() + kReservedSharedBytes);
   if (taken > shared_bytes_per_sm(facts))
     return fmt::format("shared memory: {} blocks of {} bytes are more than the GPU's {}",

@@ -1,7 +1,9 @@
 #include "backend/cuda/gemm/skinny_gemm.h"
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "backend/cuda/gemm/machine.h"
 #include "core/bits.h"
 #include "core/check.h"
 
@@ -16,11 +18,19 @@ const Kernel& kernel_of(const SkinnyProblem& problem, const SkinnyGemmConfig& co
   const GemmProblem& product = problem.product;
   STOF_CHECK(config.element == product.element && config.steps == product.steps &&
                  config.bias == product.bias && config.gamma == product.gamma &&
-                 config.prologue == problem.prologue && config.in == product.in,
+                 config.prologue == problem.prologue && config.in == product.in &&
+                 config.rope_dim == product.rope_dim(),
              kInvalidArgument, "{}: configuration {} is for other sizes, steps or element types",
              problem.describe(), config.name());
-  return gemm_kernel(config, problem.describe(), gemm_refusal(config, problem, device.facts()),
-                     device);
+  // What is under way of the weights lies in the first-level cache: no more shared memory than the
+  // blocks need. Behind a kernel that took all of it, products ran at two thirds of the bandwidth.
+  const int shared = config.blocks_per_sm * (config.shared_bytes() + kReservedSharedBytes);
+  const int all = shared_bytes_per_sm(device.facts());
+  return gemm_kernel(
+      config, problem.describe(), gemm_refusal(config, problem, device.facts()), device,
+      getenv("XNOCARVE")
+          ? -1
+          : static_cast<int>(ceil_div(std::int64_t{100} * shared, std::int64_t{all})));
 }
 
 }  // namespace
@@ -50,11 +60,18 @@ SkinnyGemmCall SkinnyGemm::bind(const GemmOperands& operands, CUdeviceptr worksp
                                          operands.bias,
                                          operands.gamma,
                                          operands.beta,
+                                         operands.positions,
+                                         operands.frequencies,
+                                         operands.slots,
+                                         operands.cache,
                                          config_.splits > 1 ? workspace : 0,
                                          arrivals ? arrivals->address() : 0,
                                          p.x_pitch(),
                                          p.y_pitch(),
                                          p.residual_pitch(),
+                                         p.cache_stride,
+                                         static_cast<std::int32_t>(p.rotated),
+                                         static_cast<std::int32_t>(p.cached),
                                          static_cast<std::int32_t>(p.rows),
                                          static_cast<std::int32_t>(p.out),
                                          static_cast<std::int32_t>(tiles_),

@@ -12,9 +12,10 @@ namespace stof::cuda {
 
 /// Mirror of SkinnyGemmParams in kernels/gemm/skinny/config.cuh.
 struct SkinnyGemmArguments {
-  CUdeviceptr x, weight, y, residual, bias, gamma, beta, partials, arrivals;
-  std::int64_t x_stride, y_stride, residual_stride;
-  std::int32_t rows, columns, tiles;
+  CUdeviceptr x, weight, y, residual, bias, gamma, beta, positions, frequencies, slots, cache,
+      partials, arrivals;
+  std::int64_t x_stride, y_stride, residual_stride, cache_stride;
+  std::int32_t rotated, cached, rows, columns, tiles;
   float epsilon;
 };
 using SkinnyGemmCall = GemmCall<SkinnyGemmArguments>;

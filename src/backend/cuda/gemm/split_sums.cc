@@ -1,18 +1,14 @@
 #include "backend/cuda/gemm/split_sums.h"
 
+#include "backend/cuda/upload.h"
 #include "core/check.h"
 
 namespace stof::cuda {
 
 std::shared_ptr<const DeviceBuffer> make_arrivals(std::int64_t tiles) {
   if (tiles == 0) return nullptr;
-  auto arrivals = std::make_shared<DeviceBuffer>(static_cast<std::size_t>(tiles) * 4,
-                                                 "counters of a product's split sums");
-  const Driver& driver = Driver::instance();
-  driver.check(driver.cuMemsetD8Async(arrivals->address(), 0, arrivals->bytes(), nullptr),
-               "clearing counters");
-  driver.check(driver.cuStreamSynchronize(nullptr), "clearing counters");
-  return arrivals;
+  return std::make_shared<DeviceBuffer>(
+      zeros(static_cast<std::size_t>(tiles) * 4, "counters of a product's split sums"));
 }
 
 void check_workspace(CUdeviceptr workspace, std::size_t bytes) {

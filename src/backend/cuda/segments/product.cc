@@ -19,12 +19,15 @@ bool is_weight(const Graph& graph, ValueId id) {
 /// where there is one.
 std::optional<Product> product_from(const Graph& graph, const Segment& segment, ValueId weight_id,
                                     std::size_t first, const fusion::EpilogueStep* norm) {
-  // Sums of squares are the last operator's output, and stand before what they are of.
+  // Sums of squares, and a cache, are the last operator's output, and stand before what they are
+  // of.
   const bool squared = graph.op(segment.last).op == graph::Op::kRowSquares;
-  if (segment.outputs.size() != (squared ? 2 : 1)) return std::nullopt;
+  const bool cached = graph.op(segment.last).op == graph::Op::kCacheStore;
+  if (segment.outputs.size() != (squared || cached ? 2 : 1)) return std::nullopt;
   Product product{
       {}, codegen::RowPrologue::kNone, segment.inputs[0], weight_id, segment.outputs.back()};
   if (squared) product.row_squares = segment.outputs[0];
+  if (cached) product.cache = segment.outputs[0];
   const graph::Value &x = graph.value(product.x), &weight = graph.value(product.weight),
                      &y = graph.value(product.y);
   // Weight and bias are read before the kernel before has ended: it must not write them.
@@ -96,6 +99,17 @@ std::optional<Product> product_from(const Graph& graph, const Segment& segment, 
         if (problem.head_dim != 0 && problem.head_dim != dim) return std::nullopt;
         problem.steps.push_back(GemmStep::kHeadStore);
         problem.head_dim = dim;
+        break;
+      }
+      case Step::kCacheStore: {
+        const graph::Attributes& a = graph.op(step.op).attributes;
+        if (graph.value(step.operand).kind != graph::ValueKind::kInput ||
+            graph.value(product.cache).dtype != x.dtype || !is_aligned(product.cache))
+          return std::nullopt;
+        problem.steps.push_back(GemmStep::kCacheStore);
+        problem.cached = a.heads * a.head_dim;
+        problem.cache_stride = stride(product.cache);
+        product.slots = step.operand;
         break;
       }
       case Step::kRmsScale:
@@ -186,6 +200,8 @@ GemmOperands operands_of(const Graph& graph, const Product& product,
   operands.beta = address(product.beta);
   operands.positions = address(product.positions);
   operands.frequencies = address(product.frequencies);
+  operands.slots = address(product.slots);
+  operands.cache = address(product.cache);
   operands.squares = address(product.squares);
   operands.row_squares = address(product.row_squares);
   return operands;

@@ -17,7 +17,8 @@ struct Product {
   graph::ValueId x, weight, y;
   graph::ValueId bias = graph::kNoId, residual = graph::kNoId, gamma = graph::kNoId,
                  beta = graph::kNoId, positions = graph::kNoId, frequencies = graph::kNoId,
-                 squares = graph::kNoId, row_squares = graph::kNoId;
+                 squares = graph::kNoId, row_squares = graph::kNoId, slots = graph::kNoId,
+                 cache = graph::kNoId;
 };
 
 /// None where the kernels have no such step or operand.

@@ -31,20 +31,16 @@ const RunnerFamily* const kFamilies[] = {&kSm90GemmRunners, &kCublasLtRunners,
 constexpr std::int64_t kLibraryFirstRows = 4096;
 constexpr std::int64_t kLibraryFirstDepth = 8192;
 
-// Up to here the kernels that stream weights are faster than both others.
-constexpr std::int64_t kSkinnyFirstRows = 8;
-
 /// In the order of what is used untuned. Hopper's own products start while the kernel before them
-/// ends, and know more steps than the library; those by mma.sync run what it does not. Of a few
-/// rows the products that stream their weights are fastest (kernels/gemm/skinny/README.md). Of many
-/// rows and long sums the library's come first where it has the steps.
+/// ends, and know more steps than the library; those by mma.sync run what it does not. Of many rows
+/// and long sums the library's come first where it has the steps.
 std::vector<const RunnerFamily*> families_of(const Graph& graph, const fusion::Segment& segment) {
   std::vector<const RunnerFamily*> families(std::begin(kFamilies), std::end(kFamilies));
   const std::optional<Product> product = normed_product_of(graph, segment);
   if (!product) return families;
   const GemmProblem& problem = product->problem;
   const RunnerFamily* first = families[0];
-  if (problem.rows <= kSkinnyFirstRows)
+  if (problem.rows <= kStreamedRows)
     first = &kSkinnyGemmRunners;
   else if (problem.rows >= kLibraryFirstRows && problem.in >= kLibraryFirstDepth)
     first = &kCublasLtRunners;

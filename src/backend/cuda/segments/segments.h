@@ -44,11 +44,15 @@ class SegmentRunner {
   virtual void launch(CUstream stream) const = 0;
 };
 
+/// Up to as many rows the products that stream their weights are faster than all others
+/// (kernels/gemm/skinny/README.md).
+inline constexpr std::int64_t kStreamedRows = 8;
+
 /// What can run the segment, the one to use untuned first; none where nothing can. Families:
 ///   cublaslt   a product with what the library does behind it; the algorithm by its numbers
 ///   gemm_sm90  a product with its steps in one kernel of ours, on Hopper
 ///   gemm_sm80  the same by mma.sync, from compute capability 8.0 on
-///   gemm_skinny  a product of at most 64 rows, a norm of them in front
+///   gemm_skinny  a product of at most 64 rows, a norm of them in front, a cache's store behind
 ///   row        steps over whole rows; vector, warps, rows: see codegen::RowProgramConfig
 ///   attention  by the kernel that the model of the mask's tiles picks for the batch; over caches
 ///              by the decode kernel where it takes the batch

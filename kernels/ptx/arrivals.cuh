@@ -1,6 +1,6 @@
 #pragma once
-// Blocks that share a tile's sum: each writes its part to memory, the one that comes last reads them
-// all. Who waits for nobody cannot hang, whatever order blocks run in.
+// Blocks that share a result: each writes its part to memory, the one that comes last reads them all.
+// Who waits for nobody cannot hang, whatever order blocks run in.
 
 #include "ptx/types.cuh"
 

@@ -98,9 +98,11 @@ __device__ __forceinline__ void merge_parts(const DecodeParams& params, const Se
       const float2 state = __ldcg(params.partial_sums + at);
       const float4 got = __ldcg(
           reinterpret_cast<const float4*>(params.partial_out + at * D::kHeadDimV + column));
-      if (state.x == -ptx::infinity()) continue;  // saw nothing
+      // A part that saw nothing, or NaN alone, has no maximum; its sum still counts, as NaN does.
+      const float nothing = -ptx::infinity();
       const float higher = fmaxf(top, state.x);
-      const float old = ptx::exp2(top - higher), weight = ptx::exp2(state.x - higher);
+      const float old = top == nothing ? 0.0f : ptx::exp2(top - higher);
+      const float weight = state.x == nothing ? 0.0f : ptx::exp2(state.x - higher);
       top = higher;
       sum = fmaf(sum, old, weight * state.y);
       value.x = fmaf(value.x, old, weight * got.x);

@@ -1,7 +1,6 @@
 #include "backend/cuda/gemm/skinny_gemm.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "backend/cuda/gemm/machine.h"
 #include "core/bits.h"
@@ -26,11 +25,8 @@ const Kernel& kernel_of(const SkinnyProblem& problem, const SkinnyGemmConfig& co
   // blocks need. Behind a kernel that took all of it, products ran at two thirds of the bandwidth.
   const int shared = config.blocks_per_sm * (config.shared_bytes() + kReservedSharedBytes);
   const int all = shared_bytes_per_sm(device.facts());
-  return gemm_kernel(
-      config, problem.describe(), gemm_refusal(config, problem, device.facts()), device,
-      getenv("XNOCARVE")
-          ? -1
-          : static_cast<int>(ceil_div(std::int64_t{100} * shared, std::int64_t{all})));
+  return gemm_kernel(config, problem.describe(), gemm_refusal(config, problem, device.facts()),
+                     device, (100 * shared + all - 1) / all);
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ enum class RowStep {
   kStoreCache,
   kRmsScale,
   kStoreSquares,
+  kHeadNorm,
 };
 
 /// `wide`: the vectors the step reads are float32, not elements.
@@ -48,8 +49,9 @@ struct RowOperand {
 /// How a row is made of heads; zeros where no step asks. Mirrored by src/codegen/row_program.h.
 struct RowHeads {
   int dim;      // of a head: a power of two, 2 kVector .. 32 kVector
-  int rotated;  // columns of queries and keys, which kRope turns
+  int rotated;  // columns of queries and keys, which kRope turns and kHeadNorm norms
   int cached;   // the first column that goes to a cache: queries come before it
+  int queries = 0;  // columns of queries, whose gamma kHeadNorm reads first
 };
 
 /// Mirrored by src/backend/cuda/rows/row_program.h.
@@ -169,6 +171,35 @@ struct ProgramRow {
         const float other = __shfl_xor_sync(0xffffffffu, mine, kHalf / kVector);
         if (turns) values[step][i] = mine * cosine[i] + other * sine[i];
       }
+    }
+  }
+
+  /// Every head of queries and keys by x / sqrt(mean of its squares + epsilon) * its gamma. A head's
+  /// packs are neighbours in one warp, and a thread's packs all have the same place in their heads.
+  template <bool kWide>
+  __device__ __forceinline__ void head_norm(const void* query_gamma, const void* key_gamma,
+                                            float epsilon) {
+    constexpr int kLanes = Config::kHeads.dim / kVector;  // of a head
+    static_assert(kLanes >= 1 && kLanes <= 32 && (kLanes & (kLanes - 1)) == 0);
+    const int place = thread() % kLanes;
+    float of_queries[kVector], of_keys[kVector];
+    load_vector<kWide>(query_gamma, place, of_queries);
+    load_vector<kWide>(key_gamma, place, of_keys);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (step * kThreads * kVector >= Config::kHeads.rotated) continue;
+      float squares = 0;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) squares += values[step][i] * values[step][i];
+#pragma unroll
+      for (int offset = kLanes / 2; offset > 0; offset >>= 1)
+        squares += __shfl_xor_sync(0xffffffffu, squares, offset);
+      const float inverse = 1.0f / sqrtf(squares * (1.0f / Config::kHeads.dim) + epsilon);
+      const int column = (step * kThreads + thread()) * kVector;
+      if (column >= Config::kHeads.rotated) continue;  // values stay
+#pragma unroll
+      for (int i = 0; i < kVector; ++i)
+        values[step][i] *= inverse * (column < Config::kHeads.queries ? of_queries[i] : of_keys[i]);
     }
   }
 
@@ -295,10 +326,12 @@ template <class Config, int kAt>
 __device__ __forceinline__ void touch_weights(const RowProgramParams& params) {
   if constexpr (kAt < Config::kCount) {
     constexpr RowInstruction now = Config::instruction(kAt);
-    constexpr int kVectors = now.step == RowStep::kLayerNorm                                    ? 2
+    constexpr bool kOfHeads = now.step == RowStep::kHeadNorm;
+    constexpr int kVectors = now.step == RowStep::kLayerNorm || kOfHeads                        ? 2
                              : now.step == RowStep::kAddVector || now.step == RowStep::kRmsNorm ? 1
                                                                                                 : 0;
-    constexpr int kBytes = Config::kWidth * (now.wide ? 4 : 2), kLine = 128;
+    constexpr int kColumns = kOfHeads ? Config::kHeads.dim : Config::kWidth;
+    constexpr int kBytes = kColumns * (now.wide ? 4 : 2), kLine = 128;
 #pragma unroll
     for (int vector = 0; vector < kVectors; ++vector)
       for (int at = static_cast<int>(threadIdx.x) * kLine; at < kBytes;
@@ -343,6 +376,9 @@ __device__ __forceinline__ void run_steps(ProgramRow<Config>& row, const RowProg
                                         params.epsilon);
     } else if constexpr (kStep == RowStep::kRmsNorm) {
       row.template rms_norm<now.wide>(operand.data, params.epsilon);
+    } else if constexpr (kStep == RowStep::kHeadNorm) {
+      row.template head_norm<now.wide>(operand.data, params.operands[now.operand + 1].data,
+                                       params.epsilon);
     } else if constexpr (kStep == RowStep::kRope) {
       const float position =
           static_cast<float>(static_cast<const i32*>(operand.data)[index]);

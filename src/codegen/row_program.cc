@@ -51,6 +51,8 @@ StepNames names_of(RowStep step) {
       return {"kRmsScale", "rmsscale"};
     case RowStep::kStoreSquares:
       return {"kStoreSquares", "squares"};
+    case RowStep::kHeadNorm:
+      return {"kHeadNorm", "headnorm"};
   }
   throw_error(ErrorCode::kInternal, "row step {} has no name", static_cast<int>(step));
 }
@@ -66,6 +68,7 @@ int num_operands(RowStep step) {
     case RowStep::kLayerNorm:
     case RowStep::kRope:
     case RowStep::kStoreCache:
+    case RowStep::kHeadNorm:
       return 2;
     default:
       return 1;
@@ -82,7 +85,7 @@ bool has_norm(const std::vector<RowInstruction>& program) {
 bool has_heads(const std::vector<RowInstruction>& program) {
   return std::any_of(program.begin(), program.end(), [](const RowInstruction& i) {
     return i.step == RowStep::kRope || i.step == RowStep::kStoreHeads ||
-           i.step == RowStep::kStoreCache;
+           i.step == RowStep::kStoreCache || i.step == RowStep::kHeadNorm;
   });
 }
 
@@ -93,7 +96,7 @@ bool heads_fit(const RowHeads& heads, std::int64_t width, int vector) {
   };
   return heads.dim >= 2 * vector && heads.dim <= 32 * vector &&
          (heads.dim & (heads.dim - 1)) == 0 && width % heads.dim == 0 && within(heads.rotated) &&
-         within(heads.cached);
+         within(heads.cached) && within(heads.queries);
 }
 
 constexpr int kMaxThreads = 1024;
@@ -110,6 +113,7 @@ std::string RowProgramConfig::name() const {
       fmt::format("rows_{}_{}_v{}_w{}_r{}", element == DType::kBFloat16 ? "bf16" : "fp16", width,
                   vector, warps, rows);
   if (has_heads(program)) text += fmt::format("_d{}_{}_{}", heads.dim, heads.rotated, heads.cached);
+  if (heads.queries > 0) text += fmt::format("_{}", heads.queries);
   for (const RowInstruction& instruction : program) {
     text += fmt::format("_{}", names_of(instruction.step).text);
     if (num_operands(instruction.step) > 0) text += std::to_string(instruction.operand);
@@ -136,8 +140,9 @@ void RowProgramConfig::validate() const {
              kMaxValues * 32 * warps, width);
   STOF_CHECK(!has_heads(program) || heads_fit(heads, width, vector), kUnsupported,
              "heads: expected a row of heads of {} to {} columns, a power of two, with whole heads "
-             "rotated and cached, got {} columns of heads of {}, {} rotated, cached from {} on",
-             2 * vector, 32 * vector, width, heads.dim, heads.rotated, heads.cached);
+             "rotated and cached, got {} columns of heads of {}, {} rotated, cached from {} on, {} "
+             "of queries",
+             2 * vector, 32 * vector, width, heads.dim, heads.rotated, heads.cached, heads.queries);
   for (const RowInstruction& instruction : program)
     STOF_CHECK(instruction.operand >= 0 &&
                    instruction.operand + num_operands(instruction.step) <= kMaxOperands,
@@ -201,7 +206,7 @@ namespace stof {{
 struct Config {{
   using Element = ptx::{element};
   static constexpr int kWidth = {width}, kVector = {vector}, kWarps = {warps}, kRows = {rows};
-  static constexpr RowHeads kHeads = {{{dim}, {rotated}, {cached}}};
+  static constexpr RowHeads kHeads = {{{dim}, {rotated}, {cached}, {queries}}};
   static constexpr int kCount = {count};
   static __device__ constexpr RowInstruction instruction(int i) {{
     constexpr RowInstruction all[] = {{
@@ -220,8 +225,9 @@ row_program(const __grid_constant__ stof::RowProgramParams params) {{
       fmt::arg("width", config.width), fmt::arg("vector", config.vector),
       fmt::arg("warps", config.warps), fmt::arg("rows", config.rows),
       fmt::arg("dim", config.heads.dim), fmt::arg("rotated", config.heads.rotated),
-      fmt::arg("cached", config.heads.cached), fmt::arg("count", config.program.size()),
-      fmt::arg("instructions", instructions), fmt::arg("threads", config.threads()));
+      fmt::arg("cached", config.heads.cached), fmt::arg("queries", config.heads.queries),
+      fmt::arg("count", config.program.size()), fmt::arg("instructions", instructions),
+      fmt::arg("threads", config.threads()));
 }
 
 }  // namespace stof::codegen

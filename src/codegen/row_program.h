@@ -32,13 +32,16 @@ enum class RowStep : std::uint8_t {
                 ///< that slots (operand, int32 [rows]) name; nowhere where that is negative
   kRmsScale,    ///< / sqrt(mean + epsilon) of squares whose sums, of 32 each, are a row of floats
   kStoreSquares,  ///< sums of squares of 32 columns each, into a row of floats
+  kHeadNorm,  ///< an RMSNorm of each head of queries and keys, by their gammas [dim] (operand and
+              ///< operand + 1)
 };
 
 /// How a row is made of heads; zeros where no step asks. Mirrored by kernels/norm/row_program.cuh.
 struct RowHeads {
   int dim = 0;      ///< of a head: a power of two from 2 to 32 vectors
-  int rotated = 0;  ///< columns of queries and keys, which kRope turns
+  int rotated = 0;  ///< columns of queries and keys, which kRope turns and kHeadNorm norms
   int cached = 0;   ///< the first column that goes to a cache: queries come before it
+  int queries = 0;  ///< columns of queries, with kHeadNorm
 
   bool operator==(const RowHeads&) const = default;
 };

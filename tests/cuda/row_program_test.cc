@@ -72,6 +72,18 @@ struct CacheProgram {
     return all[i];
   }
 };
+/// Two heads of queries and one of keys normed by 4 and 5 (float32), one of values as it is, all in
+/// operand 6.
+template <int kDim>
+struct HeadNormProgram {
+  static constexpr RowHeads kHeads = {kDim, 3 * kDim, 0, 2 * kDim};
+  static constexpr int kCount = 3;
+  static constexpr RowInstruction instruction(int i) {
+    constexpr RowInstruction all[] = {
+        {RowStep::kAddRow, 0, false}, {RowStep::kHeadNorm, 4, true}, {RowStep::kStore, 6, false}};
+    return all[i];
+  }
+};
 /// x, head after head, in operand 6.
 struct HeadsProgram {
   static constexpr RowHeads kHeads = {64, 0, 0};
@@ -270,6 +282,32 @@ TEST(RowProgramEmulated, RotationStoredBesideTheCache) {
   check_cache<Emulated<CacheProgram<16>, 64, 8, 1, 1>>();  // a quarter of a warp has columns
   check_cache<Emulated<CacheProgram<128>, 512, 4, 3, 1>>();
 }
+
+template <class Config>
+void check_head_norm() {
+  constexpr int kDim = Config::kHeads.dim;
+  const Operands o = run<Config>({4, 5});
+  for (std::int64_t row = 0; row < kRowsOfAll; ++row) {
+    std::vector<double> want;
+    for (int head = 0; head < 4; ++head) {
+      double squares = 0;
+      for (int i = 0; i < kDim; ++i) squares += std::pow(o.at(0, row, head * kDim + i), 2) / kDim;
+      for (int i = 0; i < kDim; ++i)
+        want.push_back(
+            o.at(0, row, head * kDim + i) *
+            (head == 3 ? 1 : o.wide_at(head < 2 ? 4 : 5, i) / std::sqrt(squares + kEpsilon)));
+    }
+    o.expect(6, row, want);
+  }
+}
+
+TEST(RowProgramEmulated, HeadsOfQueriesAndKeysNormed) {
+  check_head_norm<Emulated<HeadNormProgram<256>, 1024, 8, 4, 1>>();  // a head a warp
+  check_head_norm<Emulated<HeadNormProgram<64>, 256, 8, 1, 4>>();
+  check_head_norm<Emulated<HeadNormProgram<16>, 64, 8, 1, 1>>();  // a quarter of a warp has columns
+  check_head_norm<Emulated<HeadNormProgram<128>, 512, 4, 3, 1>>();
+}
+
 template <class Config>
 void check_squares() {
   static_assert(Config::kWidth / 32 <= kNumSquares);
@@ -358,6 +396,12 @@ const std::vector<codegen::RowInstruction> kCache = {{HostStep::kAddRow, 0},
 const std::vector<codegen::RowInstruction> kApart = {
     {HostStep::kAddRow, 0}, {HostStep::kRope, 1}, {HostStep::kStoreHeads, 3}};
 
+const std::vector<codegen::RowInstruction> kHeadsNormed = {{HostStep::kAddRow, 0},
+                                                           {HostStep::kHeadNorm, 1, true},
+                                                           {HostStep::kRope, 3},
+                                                           {HostStep::kStore, 5},
+                                                           {HostStep::kStoreCache, 6}};
+
 TEST(RowProgramBuild, CompilesEveryGeometryWithoutSpills) {
   struct Build {
     const char* target;
@@ -372,6 +416,8 @@ TEST(RowProgramBuild, CompilesEveryGeometryWithoutSpills) {
         Build{"sm_80", DType::kBFloat16, 1032, 4096, kNorm},
         Build{"sm_90a", DType::kBFloat16, 3072, 8192, kCache, {64, 2560, 2048}},
         Build{"sm_90a", DType::kBFloat16, 6144, 16, kCache, {128, 5120, 4096}},
+        Build{"sm_90a", DType::kBFloat16, 1536, 8192, kHeadsNormed, {256, 1280, 1024, 1024}},
+        Build{"sm_80", DType::kFloat16, 1536, 1, kHeadsNormed, {256, 1280, 1024, 1024}},
         Build{"sm_80", DType::kFloat16, 768, 8192, kApart, {64, 512, 0}}})
     for (const RowProgramConfig& config : row_program_configs(
              build.element, build.width, build.program, build.rows, 132, build.heads)) {
@@ -427,6 +473,8 @@ TEST(RowProgramConfig, RefusesWhatItHasNoKernelFor) {
   EXPECT_THAT(message(config), HasSubstr("heads of 96"));
   config = {DType::kFloat16, 768, kCache, 4, 1, 4, {256, 512, 256}};
   EXPECT_THAT(message(config), HasSubstr("8 to 128 columns"));
+  config = {DType::kFloat16, 768, kHeadsNormed, 8, 1, 4, {64, 512, 384, 100}};
+  EXPECT_THAT(message(config), HasSubstr("100 of queries"));
   EXPECT_TRUE(row_program_configs(DType::kFloat16, 12, kNorm, 1, 132).empty());
   EXPECT_TRUE(row_program_configs(DType::kFloat16, 768, kCache, 1, 132, {96, 576, 384}).empty());
 }

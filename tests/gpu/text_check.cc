@@ -1,6 +1,7 @@
 // Checks TextGenerator on a GPU against the CPU: a small random Qwen 2 model with grouped queries
 // and windows in some layers, prompts in chunks and at once, masks that the decode kernel takes and
-// others, steps over caches, and several sequences side by side.
+// others, steps over caches, and several sequences side by side; a GPT-2; and a Gemma 3 with heads
+// of 256 under norms of their own, local and global layers, and attention's own scale.
 //   text_gpu_check
 
 #include <fmt/core.h>
@@ -141,6 +142,54 @@ void write_gpt2(const model::TemporaryFolder& folder) {
                         {"n_head", 4}});
 }
 
+/// Heads as wide as the published models', scores divided by another number than their width's
+/// root, two local layers and one that sees all.
+void write_gemma(const model::TemporaryFolder& folder) {
+  constexpr std::int64_t kHeadsOfGemma = 2, kDim = 256;
+  Weights weights;
+  weights.add("model.embed_tokens.weight", {kVocabulary, kHidden}, 0.3f);
+  // What is added to 1.
+  const auto norm = [&](const std::string& name, std::int64_t width) {
+    weights.add(name + ".weight", {width}, 0.3f);
+  };
+  norm("model.norm", kHidden);
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    const std::string layer = "model.layers." + std::to_string(i) + ".";
+    for (const char* name : {"input_layernorm", "post_attention_layernorm",
+                             "pre_feedforward_layernorm", "post_feedforward_layernorm"})
+      norm(layer + name, kHidden);
+    norm(layer + "self_attn.q_norm", kDim);
+    norm(layer + "self_attn.k_norm", kDim);
+    weights.matrix(layer + "self_attn.q_proj", {kHeadsOfGemma * kDim, kHidden}, kHidden);
+    weights.matrix(layer + "self_attn.k_proj", {kDim, kHidden}, kHidden);
+    weights.matrix(layer + "self_attn.v_proj", {kDim, kHidden}, kHidden);
+    weights.matrix(layer + "self_attn.o_proj", {kHidden, kHeadsOfGemma * kDim},
+                   kHeadsOfGemma * kDim);
+    weights.matrix(layer + "mlp.gate_proj", {kInner, kHidden}, kHidden);
+    weights.matrix(layer + "mlp.up_proj", {kInner, kHidden}, kHidden);
+    weights.matrix(layer + "mlp.down_proj", {kHidden, kInner}, kInner);
+  }
+  weights.save(folder,
+               {{"model_type", "gemma3_text"},
+                {"hidden_size", kHidden},
+                {"intermediate_size", kInner},
+                {"num_hidden_layers", kLayers},
+                {"num_attention_heads", kHeadsOfGemma},
+                {"num_key_value_heads", 1},
+                {"head_dim", kDim},
+                {"vocab_size", kVocabulary},
+                {"max_position_embeddings", 2048},
+                {"rms_norm_eps", 1e-6},
+                {"hidden_activation", "gelu_pytorch_tanh"},
+                {"query_pre_attn_scalar", 200},
+                {"rope_theta", 1e6},
+                {"rope_local_base_freq", 1e4},
+                {"sliding_window", 40},
+                {"layer_types", {"sliding_attention", "sliding_attention", "full_attention"}},
+                {"attn_logit_softcapping", nullptr},
+                {"final_logit_softcapping", nullptr}});
+}
+
 std::vector<std::int32_t> some_ids(std::int64_t count, std::int32_t seed) {
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < count; ++i) ids.push_back(seed = (seed * 31 + 7) % 52);
@@ -257,9 +306,10 @@ void check_sequences(const std::string& folder, Tally* tally) {
 int main() {
   Tally tally;
   try {
-    const model::TemporaryFolder folder, gpt2;
+    const model::TemporaryFolder folder, gpt2, gemma;
     write_qwen2(folder);
     write_gpt2(gpt2);
+    write_gemma(gemma);
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
       Check check(folder.path(), dtype, &tally);
       check.logits("causal", mask::all(), 300, 512);
@@ -281,10 +331,21 @@ int main() {
     }
     check_sequences(folder.path(), &tally);
     std::printf("GPT-2\n");
-    Check check(gpt2.path(), DType::kFloat16, &tally);
-    check.logits("causal", mask::all(), 300, 512);
-    check.logits("causal", mask::all(), 60, 16);
-    check.generate("causal", mask::all(), 64);
+    {
+      Check check(gpt2.path(), DType::kFloat16, &tally);
+      check.logits("causal", mask::all(), 300, 512);
+      check.logits("causal", mask::all(), 60, 16);
+      check.generate("causal", mask::all(), 64);
+    }
+    std::printf("Gemma 3\n");
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      Check check(gemma.path(), dtype, &tally);
+      check.logits("causal", mask::all(), 300, 512);
+      check.logits("causal", mask::all(), 300, 64);
+      check.logits("causal", mask::all(), 60, 1);
+      check.logits("window and sinks", mask::window(30, 0) | mask::sink(4), 200, 64);
+      check.generate("causal", mask::all(), 64);
+    }
     std::printf("%d passed, %d failed on %s\n", tally.passed, tally.failed,
                 cuda::Device::open().facts().name.c_str());
   } catch (const std::exception& error) {

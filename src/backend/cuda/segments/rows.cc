@@ -123,6 +123,20 @@ class Translator {
     instruction(step, ids, dtype == DType::kFloat32);
   }
 
+  /// Gammas of queries' and of keys' heads, as long as a head.
+  void head_vectors(const fusion::EpilogueStep& step) {
+    const graph::Attributes& a = graph_.op(step.op).attributes;
+    const DType dtype = graph_.value(step.operand).dtype;
+    for (const ValueId id : {step.operand, step.operand2})
+      good_ = good_ && graph_.value(id).kind == graph::ValueKind::kWeight &&
+              graph_.value(id).dtype == dtype &&
+              (dtype == program_.element || dtype == DType::kFloat32);
+    set_heads(a);
+    program_.heads.rotated = static_cast<int>((a.heads + a.kv_heads) * a.head_dim);
+    program_.heads.queries = static_cast<int>(a.heads * a.head_dim);
+    instruction(RowStep::kHeadNorm, {step.operand, step.operand2}, dtype == DType::kFloat32);
+  }
+
   /// Sums of squares: rows of float32 one behind the other.
   void sums(RowStep step, ValueId id) {
     const graph::Value& value = graph_.value(id);
@@ -174,6 +188,9 @@ class Translator {
       case Step::kRmsNorm:
         take_epsilon(step.epsilon);
         return vector(RowStep::kRmsNorm, {step.operand});
+      case Step::kHeadNorm:
+        take_epsilon(step.epsilon);
+        return head_vectors(step);
       case Step::kRope: {
         const graph::Attributes& a = graph_.op(step.op).attributes;
         good_ = good_ && is_bound(step.operand) &&

@@ -171,8 +171,7 @@ class GemmaModel final : public DecoderModel {
 
   graph::Graph graph(std::int64_t rows, DType dtype,
                      const DecoderGraphOptions& options) const override {
-    options.validate("Gemma graph", rows, dtype);
-    return GemmaBuilder(config_, rows, dtype, options).build();
+    return build_gemma_graph(config_, rows, dtype, options);
   }
 
   GraphWeights weights(const graph::Graph& graph) const override {
@@ -279,6 +278,12 @@ class GemmaModel final : public DecoderModel {
 };
 
 }  // namespace
+
+graph::Graph build_gemma_graph(const GemmaConfig& config, std::int64_t rows, DType dtype,
+                               const DecoderGraphOptions& options) {
+  options.validate("Gemma graph", rows, dtype);
+  return GemmaBuilder(config, rows, dtype, options).build();
+}
 
 std::unique_ptr<const DecoderModel> make_gemma_model(Checkpoint checkpoint, GemmaConfig config) {
   if (checkpoint.gguf() != nullptr) config.tied_head = !checkpoint.contains("output.weight");

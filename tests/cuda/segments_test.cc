@@ -9,6 +9,7 @@
 #include "graph/deferred_norm.h"
 #include "jit/nvrtc.h"
 #include "model/bert_graph.h"
+#include "model/gemma_model.h"
 #include "model/llama_graph.h"
 #include "stof/error.h"
 
@@ -98,6 +99,41 @@ TEST(CudaSegments, RunEveryPartOfALlamaLayer) {
                                             {11, 12, "gemm_sm90"},
                                             {9, 10, "row"}})
     EXPECT_EQ(family_of(graph, first, last, hopper), family) << first;
+}
+
+TEST(CudaSegments, RunEveryPartOfAGemmaLayer) {
+  model::GemmaConfig config;  // Gemma 3 270M's
+  config.hidden_size = 640;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 1;
+  config.head_dim = 256;
+  config.intermediate_size = 2048;
+  config.vocab_size = config.max_positions = 8;
+  config.rms_norm_eps = 1e-6f;
+  config.query_scalar = 256;
+  config.windows = {512, 0};
+  const Device hopper = described(9, 132), ampere = described(8, 108);
+  for (const std::int64_t rows : {1, 4096})
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      const Graph graph = model::build_gemma_graph(
+          config, rows, dtype, {.cache_size = 1024, .reads_cache = rows == 1, .joined_gate = true});
+      const auto [first, last] = graph.layer_range(0);
+      int norms = 0;
+      for (const Device& device : {hopper, ampere})
+        for (const auto& segment : decode(graph, fusion::Scheme::separate(last - first + 1))) {
+          const bool heads = graph.op(segment.first).op == graph::Op::kHeadNorm;
+          const auto found =
+              first_candidates(graph, segment, device,
+                               [](const std::string& family) { return family != "cublaslt"; });
+          ASSERT_FALSE(found.empty()) << describe(graph, segment);
+          norms += heads && found[0].family == "row";
+        }
+      EXPECT_EQ(norms, 2 * 2);
+      // rms_norm, matmul, head_norm, rope, cache_store: the last three are one.
+      EXPECT_EQ(family_of(graph, 2, 4, hopper), "row");
+      EXPECT_EQ(family_of(graph, 1, 2, hopper), "");  // no norm of heads behind a product
+    }
 }
 
 TEST(CudaSegments, RunEveryPartOfALayerWithDeferredNorms) {

@@ -17,12 +17,8 @@
 #include "norm/row_program.cuh"
 #undef __shared__
 #define __shared__
-#include "backend/cuda/common_kernels.h"
 #include "backend/cuda/rows/pooling.h"
-#include "backend/cuda/segments/operands.h"
-#include "fusion/initial.h"
 #include "jit/nvrtc.h"
-#include "model/bert_graph.h"
 #include "stof/error.h"
 
 namespace stof {
@@ -494,31 +490,6 @@ TEST(Pooling, CompilesWithoutSpillsUnderNamesThatTellAllApart) {
   EXPECT_EQ(names.size(), 18u);
   EXPECT_THROW(cuda::PoolingKernels::sources(DType::kFloat16, 12), Error);
   EXPECT_THROW(cuda::PoolingKernels::sources(DType::kFloat32, 384), Error);
-}
-
-TEST(RowRunners, OfUntunedBertAreAmongTheCommonKernels) {
-  cuda::DeviceFacts facts;
-  facts.major = 9;
-  facts.num_sms = 132;
-  const cuda::Device device = cuda::Device::described(facts);
-  std::set<std::string> common;
-  for (const auto& request : cuda::common_kernels({}, "sm_90a")) common.insert(request.name);
-  model::BertConfig config;
-  config.hidden_size = 768, config.num_heads = 12, config.intermediate_size = 3072;
-  config.num_layers = 1, config.vocab_size = config.max_positions = config.num_segments = 2;
-  config.layer_norm_eps = 1e-12f;
-  for (const std::int64_t rows : {16, 32768}) {
-    const graph::Graph graph = model::build_bert_graph(config, rows, DType::kBFloat16);
-    int found = 0;
-    for (const fusion::Segment& segment : fusion::decode(graph, fusion::initial_scheme(graph)))
-      for (const fusion::Choice& choice : cuda::kRowRunners.candidates(graph, segment, device)) {
-        const auto kernel = cuda::kRowRunners.kernel(graph, segment, choice, device);
-        EXPECT_TRUE(common.contains(kernel.name)) << kernel.name;
-        ++found;
-        break;
-      }
-    EXPECT_EQ(found, 3);  // embeddings, two halves of a layer
-  }
 }
 
 }  // namespace

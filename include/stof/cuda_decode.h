@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "stof/attention.h"
 #include "stof/mask.h"
 #include "stof/tensor.h"
 
@@ -37,6 +38,7 @@ struct DecodeProblem {
   std::optional<float> scale;  ///< default 1/sqrt(head_dim_qk)
   float softcap = 0;           ///< > 0: logits = softcap * tanh(logits / softcap)
   bool alibi = false;          ///< adds slope[h] * (k - q position)
+  PositionBias position_bias;  ///< adds table[bucket of k - q position, h]
   bool sink = false;           ///< a learned logit per head joins the softmax's denominator
   bool return_lse = false;
   /// All keys and values but those of a sequence's last seq_q, lengths and page_table had been
@@ -58,15 +60,16 @@ struct DecodeTensors {
   /// [batch, num_heads_kv, max_seq_kv, head_dim_qk], or with pages
   /// [num_pages, num_heads_kv, page_size, head_dim_qk]. Rows past a sequence's length are not read.
   TensorView k;
-  TensorView v;             ///< likewise with head_dim_v
-  MutableTensorView out;    ///< [batch, num_heads_q, seq_q, head_dim_v]; every element is written
-  MutableTensorView lse;    ///< float32 [batch, num_heads_q, seq_q], contiguous; iff return_lse
-  TensorView lengths;       ///< int32 [batch], read when the kernel runs; iff lengths. Values are
-                            ///< taken as if cut to 0..max_seq_kv
-  TensorView page_table;    ///< int32 [batch, pages]: page of keys i*page_size and on; iff paged.
-                            ///< Entries past a sequence's length are not read
-  TensorView alibi_slopes;  ///< float32 [num_heads_q]; iff alibi
-  TensorView sink;          ///< float32 [num_heads_q]; iff sink
+  TensorView v;              ///< likewise with head_dim_v
+  MutableTensorView out;     ///< [batch, num_heads_q, seq_q, head_dim_v]; every element is written
+  MutableTensorView lse;     ///< float32 [batch, num_heads_q, seq_q], contiguous; iff return_lse
+  TensorView lengths;        ///< int32 [batch], read when the kernel runs; iff lengths. Values are
+                             ///< taken as if cut to 0..max_seq_kv
+  TensorView page_table;     ///< int32 [batch, pages]: page of keys i*page_size and on; iff paged.
+                             ///< Entries past a sequence's length are not read
+  TensorView alibi_slopes;   ///< float32 [num_heads_q]; iff alibi
+  TensorView sink;           ///< float32 [num_heads_q]; iff sink
+  TensorView position_bias;  ///< float32 [num_buckets, num_heads_q], contiguous; iff it has buckets
 };
 
 /// What a decode plan's kernel is and holds.

@@ -25,7 +25,7 @@ struct Config {{
   static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
   static constexpr int kRowWarps = {row_warps}, kRowTiles = {row_tiles}, kKeyWarps = {key_warps};
   static constexpr int kTileKeys = {tile}, kStages = {stages}, kPageSize = {page};
-  static constexpr bool kLists = {lists}, kSoftcap = {softcap}, kAlibi = {alibi}, kEarlyStart = {early}, kMerges = {merges}, kEarlyKeys = {early_keys};
+  static constexpr bool kLists = {lists}, kSoftcap = {softcap}, kAlibi = {alibi}, kPositionBias = {position}, kEarlyStart = {early}, kMerges = {merges}, kEarlyKeys = {early_keys};
 }};
 static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagree on shared memory");
 }}
@@ -37,9 +37,9 @@ static_assert(Derived<Config>::kSharedBytes == {shared}, "host and device disagr
       fmt::arg("key_warps", config.key_warps), fmt::arg("tile", config.tile_keys),
       fmt::arg("stages", config.stages), fmt::arg("page", config.page_size),
       fmt::arg("lists", flag(config.lists)), fmt::arg("softcap", flag(config.softcap)),
-      fmt::arg("alibi", flag(config.alibi)), fmt::arg("early", flag(config.early_start)),
-      fmt::arg("early_keys", flag(config.early_keys)), fmt::arg("merges", flag(config.merges)),
-      fmt::arg("shared", config.shared_bytes()));
+      fmt::arg("alibi", flag(config.alibi)), fmt::arg("position", flag(config.position_bias)),
+      fmt::arg("early", flag(config.early_start)), fmt::arg("early_keys", flag(config.early_keys)),
+      fmt::arg("merges", flag(config.merges)), fmt::arg("shared", config.shared_bytes()));
 }
 
 }  // namespace
@@ -63,11 +63,12 @@ int DecodeConfig::combine_shared_bytes() const {
 }
 
 std::string DecodeConfig::name() const {
-  return fmt::format("decode_{}_qk{}_v{}_r{}x{}_k{}x{}_s{}_b{}{}{}{}{}{}{}{}",
+  return fmt::format("decode_{}_qk{}_v{}_r{}x{}_k{}x{}_s{}_b{}{}{}{}{}{}{}{}{}",
                      element == DType::kBFloat16 ? "bf16" : "fp16", head_dim_qk, head_dim_v,
                      row_warps, row_tiles, key_warps, tile_keys, stages, blocks_per_sm,
                      page_size > 0 ? fmt::format("_page{}", page_size) : "", lists ? "_lists" : "",
-                     softcap ? "_softcap" : "", alibi ? "_alibi" : "", early_start ? "" : "_serial",
+                     softcap ? "_softcap" : "", alibi ? "_alibi" : "",
+                     position_bias ? "_position" : "", early_start ? "" : "_serial",
                      early_keys ? "_early" : "", merges ? "_merges" : "");
 }
 

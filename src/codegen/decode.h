@@ -23,6 +23,7 @@ struct DecodeConfig {
   bool lists = false;  ///< a static mask's tile lists instead of window arithmetic
   bool softcap = false;
   bool alibi = false;
+  bool position_bias = false;
   bool early_start = true;  ///< programmatic dependent launch, sm_90 on
   bool early_keys = false;  ///< DecodeProblem::early_keys; with early_start, without lists
   bool merges = false;      ///< the last block of a sequence merges its parts: no combine follows

@@ -14,6 +14,7 @@ struct Variant {
   int major, minor;
   std::int64_t head_dim_qk, head_dim_v, rows, page_size;
   bool lists, extras;  // softcap and ALiBi
+  bool position_bias = false;
 };
 
 class DecodeKernelBuild : public testing::TestWithParam<Variant> {};
@@ -37,6 +38,7 @@ TEST_P(DecodeKernelBuild, CompilesWithoutSpills) {
   p.dtype = v.extras ? DType::kFloat16 : DType::kBFloat16;
   p.softcap = v.extras ? 20.0f : 0.0f;
   p.alibi = v.extras;
+  if (v.position_bias) p.position_bias = {32, false, 128};
   codegen::DecodeConfig config = decode_config(p, v.lists, v.major, v.minor, 132);
   DeviceFacts gpu;
   gpu.major = v.major, gpu.minor = v.minor;
@@ -49,10 +51,10 @@ TEST_P(DecodeKernelBuild, CompilesWithoutSpills) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Decode, DecodeKernelBuild,
-                         testing::Values(Variant{9, 0, 128, 128, 4, 0, false, false},
+                         testing::Values(Variant{9, 0, 128, 128, 4, 0, false, false, true},
                                          Variant{9, 0, 256, 256, 64, 16, true, true},
                                          Variant{9, 0, 128, 128, 128, 64, true, true},
-                                         Variant{8, 0, 72, 40, 20, 0, false, true},
+                                         Variant{8, 0, 72, 40, 20, 0, false, true, true},
                                          Variant{8, 9, 256, 256, 8, 32, true, false}),
                          [](const auto& variant) {
                            return "sm_" + std::to_string(variant.param.major) +

@@ -8,8 +8,10 @@
 
 #include "attention/decode/combine.cuh"
 #include "attention/decode/kernel.cuh"
+#include "backend/cpu/attention/position_bias.h"
 #include "backend/cuda/attention/decode_config.h"
 #include "backend/cuda/attention/decode_lists.h"
+#include "backend/cuda/attention/device_plan.h"
 #include "emulated/operand.h"
 
 namespace stof {
@@ -30,8 +32,9 @@ struct EmulatedConfig {
   using Element = E;
   static constexpr int kHeadDimQk = kQk, kHeadDimV = kV, kRowWarps = kRowsWide, kRowTiles = kTiles,
                        kKeyWarps = kKeysWide, kTileKeys = kKeys, kStages = kRing, kPageSize = kPage;
-  static constexpr bool kLists = kList, kSoftcap = kExtras, kAlibi = kExtras, kEarlyStart = true,
-                        kMerges = kMerge, kEarlyKeys = kMerge && !kList;
+  static constexpr bool kLists = kList, kSoftcap = kExtras, kAlibi = kExtras,
+                        kPositionBias = kExtras, kEarlyStart = true, kMerges = kMerge,
+                        kEarlyKeys = kMerge && !kList;
 
   static codegen::DecodeConfig host() {
     codegen::DecodeConfig config;
@@ -64,9 +67,16 @@ class Emulation {
     problem_.seq_q = seq_q, problem_.max_seq_kv = max_seq_kv;
     problem_.head_dim_qk = Config::kHeadDimQk, problem_.head_dim_v = Config::kHeadDimV;
     problem_.lengths = true, problem_.page_size = Config::kPageSize;
+    problem_.position_bias = {kBuckets, true, 20};
     problem_.validate();
     for (std::int64_t i = 0; i < problem_.num_heads_q; ++i)
       slopes_.push_back(0.01f * static_cast<float>(i - 1)), sinks_.push_back(0.5f);
+    std::normal_distribution<float> normal;
+    for (std::int64_t i = 0; i < kBuckets * heads_q; ++i) biases_.push_back(normal(random_));
+    AttentionProblem distances;
+    distances.seq_q = seq_q, distances.seq_kv = max_seq_kv;
+    distances.position_bias = problem_.position_bias;
+    buckets_ = position_buckets(distances);
     if (Config::kPageSize > 0) {
       table_.resize(static_cast<std::size_t>(batch() * pages_));
       std::iota(table_.begin(), table_.end(), 0);
@@ -140,6 +150,9 @@ class Emulation {
     params.sequence_begin = reinterpret_cast<const i64*>(lists.sequence_begin.data());
     params.list_begin = reinterpret_cast<const i64*>(lists.list_begin.data());
     params.sink = sinks_.data(), params.alibi_slopes = slopes_.data();
+    params.position_table = biases_.data();
+    params.position_reach = static_cast<int>(buckets_.size() / 2);
+    params.position_buckets = buckets_.data() + params.position_reach;
     for (int i = 0; i < 3; ++i) {
       params.q_strides[i] = q_.strides()[i], params.k_strides[i] = k_.strides()[i];
       params.v_strides[i] = v_.strides()[i], params.out_strides[i] = out_.strides()[i];
@@ -199,9 +212,11 @@ class Emulation {
               sinks_[static_cast<std::size_t>(h)],
               [&](std::int64_t k) {
                 if (!visible(b, h, q, k, bound)) return -HUGE_VAL;
-                return Config::kAlibi ? slopes_[static_cast<std::size_t>(h)] *
-                                            static_cast<double>(k - position)
-                                      : 0.0;
+                if (!Config::kAlibi) return 0.0;
+                const std::int64_t bucket =
+                    cpu::position_bucket(problem_.position_bias, k - position);
+                return slopes_[static_cast<std::size_t>(h)] * static_cast<double>(k - position) +
+                       biases_[static_cast<std::size_t>(bucket * problem_.num_heads_q + h)];
               },
               [&](std::int64_t d) { return q_.get(b, h, q, d); },
               [&](std::int64_t k, std::int64_t d) {
@@ -228,13 +243,14 @@ class Emulation {
   }
 
   static constexpr float kCap = 20;
+  static constexpr std::int64_t kBuckets = 8;
   std::mt19937 random_;
   std::vector<int> lengths_;
   std::int64_t pages_;  // of a sequence
   DecodeProblem problem_;
   Operand16<Value> q_, k_, v_, out_;
-  std::vector<float> lse_, slopes_, sinks_;
-  std::vector<int> table_;
+  std::vector<float> lse_, slopes_, sinks_, biases_;
+  std::vector<int> table_, buckets_;
 };
 
 TEST(DecodeEmulated, SequencesOfAllLengthsOverAllWaysToCutThem) {

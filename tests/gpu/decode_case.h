@@ -23,7 +23,7 @@ struct Case {
   DecodeProblem problem;
   std::optional<mask::Mask> mask;
   std::vector<std::int32_t> lengths;  // of each sequence; max_seq_kv without problem.lengths
-  GuardedTensor q, k, v, out, lse, device_lengths, page_table, alibi_slopes, sink;
+  GuardedTensor q, k, v, out, lse, device_lengths, page_table, alibi_slopes, sink, position_bias;
   cuda::DecodeTensors tensors;
 };
 
@@ -51,6 +51,10 @@ inline DecodeProblem draw_problem(Draw& draw, const std::string& feature) {
     p.window_right = draw.one_of<std::int64_t>({0, 0, 3, 100});
     if (draw.chance(4)) p.window_right.reset();
     p.sink_tokens = draw.one_of<std::int64_t>({0, 1, 4, 64, 70, 200});
+  }
+  if (draw.chance(4)) {
+    p.position_bias = {draw.one_of<std::int64_t>({8, 32}), draw.chance(2),
+                       draw.one_of<std::int64_t>({20, 128})};
   }
   // Caches are drawn and uploaded element by element: keep that under a tenth of a second.
   const auto elements = [&] {
@@ -199,6 +203,14 @@ inline Case make_case(Draw& draw, const std::string& feature) {
   };
   // Slopes as models have them: times thousands of keys, still logits that float32 holds well.
   if (p.alibi) c.tensors.alibi_slopes = make_vector(c.alibi_slopes, "alibi_slopes", 0.02f);
+  if (const std::int64_t buckets = p.position_bias.num_buckets; buckets > 0) {
+    c.position_bias = GuardedTensor(DType::kFloat32, {buckets, p.num_heads_q}, {p.num_heads_q, 1},
+                                    "position_bias");
+    c.position_bias.visit(0, c.position_bias.offset({}),
+                          [&](std::int64_t at) { c.position_bias.set(at, draw.normal()); });
+    c.position_bias.upload();
+    c.tensors.position_bias = c.position_bias.view();
+  }
   if (p.sink) c.tensors.sink = make_vector(c.sink, "sink", 1.0f);
   if (p.return_lse) {
     c.lse = GuardedTensor(DType::kFloat32, {p.batch, p.num_heads_q, p.seq_q},

@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "backend/cpu/attention/position_bias.h"
 #include "backend/cuda/attention/decode_config.h"
 #include "stof/cuda_decode.h"
 #include "stof/error.h"
@@ -84,6 +85,9 @@ void compare_row(const Case& c, const Visibility& visible, std::int64_t b, std::
     if (p.alibi)
       score += c.alibi_slopes.get<float>(c.alibi_slopes.offset({h})) *
                static_cast<double>(k - (length - p.seq_q + q));
+    if (p.position_bias.num_buckets > 0)
+      score += c.position_bias.get<float>(c.position_bias.offset(
+          {cpu::position_bucket(p.position_bias, k - (length - p.seq_q + q)), h}));
     scores[static_cast<std::size_t>(k)] = score;
     top = std::max(top, score);
   }

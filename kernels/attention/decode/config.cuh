@@ -31,6 +31,10 @@ struct DecodeParams {
   const i64* list_begin;      // [num_sequences]: into tiles
   const float* sink;          // [num_heads_q]: a logit that joins the sum; null: none
   const float* alibi_slopes;  // [num_heads_q]; with Config::kAlibi
+  // With Config::kPositionBias: [buckets, num_heads_q] and the bucket of a distance, key - query,
+  // at distances -position_reach to position_reach; farther ones have these two's.
+  const float* position_table;
+  const i32* position_buckets;
   i64 q_strides[3];           // batch, head, row
   i64 k_strides[3];           // batch or page, head, row
   i64 v_strides[3];
@@ -49,13 +53,14 @@ struct DecodeParams {
   i32 max_waves;
   float scale;    // softmax scale
   float softcap;  // with Config::kSoftcap
+  i32 position_reach;
 };
-static_assert(sizeof(DecodeParams) == 296, "decode_plan.cc asserts the same");
+static_assert(sizeof(DecodeParams) == 312, "decode_plan.cc asserts the same");
 
 /// `Config` (emitted by src/codegen/decode.cc) has: Element, kHeadDimQk, kHeadDimV, kRowWarps,
 /// kRowTiles, kKeyWarps, kTileKeys, kStages, kPageSize (0: contiguous), kLists, kSoftcap, kAlibi,
-/// kEarlyStart, kMerges (the last block of a sequence merges its parts: no combine follows), kEarlyKeys
-/// (DecodeProblem::early_keys).
+/// kPositionBias, kEarlyStart, kMerges (the last block of a sequence merges its parts: no combine
+/// follows), kEarlyKeys (DecodeProblem::early_keys).
 template <class Config>
 struct Derived : Config {
   static constexpr int kThreads = 32 * Config::kRowWarps * Config::kKeyWarps;

@@ -32,6 +32,8 @@ class DecodeRows {
           slope_[t][r] = row < params_.num_rows
                              ? params_.alibi_slopes[s.head * params_.group + head] * kLog2e
                              : 0.0f;
+        if constexpr (D::kPositionBias)
+          head_[t][r] = s.head * params_.group + (row < params_.num_rows ? head : 0);
       }
   }
 
@@ -48,6 +50,7 @@ class DecodeRows {
       rows_.score(scores, keys + step * D::kStepKeys * D::kPitchQk, params_.scale, params_.softcap);
       const i32 key = first_key + step * D::kStepKeys;
       if constexpr (D::kAlibi) add_distance(scores, key);
+      if constexpr (D::kPositionBias) add_buckets(scores, key);
       if (!all_seen) hide_by_range(scores, key, sinks);
       if constexpr (D::kLists)
         if (payload >= 0) hide_by_bits(scores, bits, team_ * D::kTeamKeys + step * D::kStepKeys);
@@ -76,6 +79,39 @@ class DecodeRows {
         const int r = (i >> 1) & 1;
         scores[t][i / 4][i % 4] +=
             slope_[t][r] * static_cast<float>(first_key + Rows::column(i / 4, i) - position_[t][r]);
+      }
+  }
+
+  /// In log2 units; a finite value never hides, as anywhere (attention/scores.cuh).
+  __device__ __forceinline__ float bucket_value(int t, int r, i32 distance) const {
+    constexpr float kLargest = 1e38f;
+    const i32 reach = params_.position_reach;
+    const i32 held = distance < -reach ? -reach : distance < reach ? distance : reach;
+    const i32 heads = params_.num_heads_kv * params_.group;
+    const float value =
+        params_.position_table[static_cast<i64>(params_.position_buckets[held]) * heads +
+                               head_[t][r]];
+    return value == -ptx::infinity() ? value : fmaxf(value, -kLargest) * kLog2e;
+  }
+
+  /// Two reads a score near the queries; keys farther back than the reach take two a row.
+  __device__ __forceinline__ void add_buckets(Scores& scores, i32 first_key) const {
+    const i32 last = first_key + D::kStepKeys - 1, reach = params_.position_reach;
+#pragma unroll
+    for (int t = 0; t < D::kRowTiles; ++t)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float(&mine)[2][4] = scores[t];
+        if (last <= position_[t][r] - reach) {
+          const float value = bucket_value(t, r, -reach);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) mine[i / 2][2 * r + i % 2] += value;
+        } else {
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            mine[i / 2][2 * r + i % 2] +=
+                bucket_value(t, r, first_key + Rows::column(i / 2, i) - position_[t][r]);
+        }
       }
   }
 
@@ -124,6 +160,7 @@ class DecodeRows {
   i32 length_;
   i32 position_[D::kRowTiles][2];
   float slope_[D::kRowTiles][2];
+  i32 head_[D::kRowTiles][2];   // of the queries, with position bias
 };
 
 }  // namespace stof::decode

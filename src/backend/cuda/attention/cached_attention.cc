@@ -117,6 +117,7 @@ void CachedBatch::run(const AttentionTensors& tensors, CUstream stream) const {
   decode.k = of_cache(tensors.k);
   decode.v = of_cache(tensors.v);
   decode.out = of_queries(tensors.out);
+  decode.position_bias = tensors.position_bias;
   decode.lengths = {device_pointer(lengths_.address()), DType::kInt32, {p.batch}};
   decode.page_table = {
       device_pointer(page_table_.address()), DType::kInt32, {p.batch, p.max_seq_kv / p.page_size}};
@@ -126,10 +127,6 @@ void CachedBatch::run(const AttentionTensors& tensors, CUstream stream) const {
 CachedBatch& CachedAttention::prepare(const mask::Mask& mask,
                                       const std::vector<std::int64_t>& offsets,
                                       const graph::CachePages& cache, CUstream stream) {
-  STOF_CHECK(problem_.position_bias.num_buckets == 0, kUnsupported,
-             "attention over a cache on a GPU: the decode kernel knows no position bias, got {} "
-             "buckets",
-             problem_.position_bias.num_buckets);
   const auto batch = static_cast<std::int64_t>(cache.lengths.size());
   const std::int64_t rows = offsets[1] - offsets[0];
   for (std::int64_t i = 0; i < batch; ++i) {
@@ -155,6 +152,7 @@ CachedBatch& CachedAttention::prepare(const mask::Mask& mask,
   problem.dtype = problem_.dtype;
   problem.lengths = true;
   problem.scale = problem_.scale;
+  problem.position_bias = problem_.position_bias;
   // A pass's first kernels wait for all before them: what earlier passes stored, and prepare(), is
   // there when this pass's keys are made. Keys of others may have been made by the kernel before.
   problem.early_keys = !cross_;

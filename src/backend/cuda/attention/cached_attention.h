@@ -62,7 +62,7 @@ class CachedAttention {
 
   /// The batch's plan, its pages and lengths copied on `stream`. Keys are planned for in powers of
   /// two. Throws Unsupported for sequences with different numbers of rows or more than the decode
-  /// kernel takes, page sizes that it does not take, a position bias, and what cache_reach() or
+  /// kernel takes, page sizes that it does not take, and what cache_reach() or
   /// check_cross_reach() does.
   CachedBatch& prepare(const mask::Mask& mask, const std::vector<std::int64_t>& offsets,
                        const graph::CachePages& cache, CUstream stream);

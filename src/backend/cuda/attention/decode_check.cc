@@ -47,6 +47,7 @@ void DecodeProblem::validate() const {
   common.seq_q = seq_q, common.seq_kv = max_seq_kv;
   common.head_dim_qk = head_dim_qk, common.head_dim_v = head_dim_v;
   common.dtype = dtype, common.scale = scale, common.softcap = softcap;
+  common.position_bias = position_bias;
   common.validate();
   STOF_CHECK(dtype == DType::kBFloat16 || dtype == DType::kFloat16, kUnsupported,
              "dtype: the decode kernel takes bfloat16 and float16, got {}", to_string(dtype));
@@ -82,12 +83,14 @@ std::string DecodeProblem::describe() const {
   };
   return fmt::format(
       "decode {} batch {} heads {}/{} seq_q {} max_seq_kv {} head_dim {}/{} window {}/{}{}{}{}{}{}"
-      "{}{}{}",
+      "{}{}{}{}",
       to_string(dtype), batch, num_heads_q, num_heads_kv, seq_q, max_seq_kv, head_dim_qk,
       head_dim_v, side(window_left), side(window_right),
       sink_tokens > 0 ? fmt::format(" sink_tokens {}", sink_tokens) : "",
       page_size > 0 ? fmt::format(" page_size {}", page_size) : "", lengths ? " lengths" : "",
       softcap > 0 ? fmt::format(" softcap {}", softcap) : "", alibi ? " alibi" : "",
+      position_bias.num_buckets > 0 ? fmt::format(" position_bias {}", position_bias.num_buckets)
+                                    : "",
       sink ? " sink" : "", return_lse ? " lse" : "", early_keys ? " early_keys" : "");
 }
 
@@ -98,6 +101,7 @@ void check_decode_tensors(const DecodeProblem& p, const DecodeTensors& t) {
   common.seq_q = p.seq_q, common.seq_kv = p.max_seq_kv;
   common.head_dim_qk = p.head_dim_qk, common.head_dim_v = p.head_dim_v;
   common.dtype = p.dtype, common.alibi = p.alibi, common.sink = p.sink;
+  common.position_bias = p.position_bias;
   common.return_lse = p.return_lse;
   cpu::ExpectedShapes shapes = cpu::dense_shapes(common);
   if (p.page_size > 0) {
@@ -109,6 +113,7 @@ void check_decode_tensors(const DecodeProblem& p, const DecodeTensors& t) {
   AttentionTensors tensors;
   tensors.q = t.q, tensors.k = t.k, tensors.v = t.v, tensors.out = t.out, tensors.lse = t.lse;
   tensors.alibi_slopes = t.alibi_slopes, tensors.sink = t.sink;
+  tensors.position_bias = t.position_bias;
   cpu::check_tensors(common, shapes, tensors);
   check_aligned("q", t.q);
   check_aligned("k", t.k);
@@ -116,7 +121,7 @@ void check_decode_tensors(const DecodeProblem& p, const DecodeTensors& t) {
   check_aligned("out", t.out);
   for (const auto& [name, values] :
        {std::pair{"lse", TensorView(t.lse)}, std::pair{"alibi_slopes", t.alibi_slopes},
-        std::pair{"sink", t.sink}})
+        std::pair{"sink", t.sink}, std::pair{"position_bias", t.position_bias}})
     STOF_CHECK(!values.defined() || values.is_contiguous(), kUnsupported,
                "{}: the decode kernel takes a contiguous tensor, got {}; make it contiguous", name,
                values.describe());

@@ -43,6 +43,7 @@ codegen::DecodeConfig shape_config(const DecodeProblem& problem, bool lists, int
   config.lists = lists;
   config.softcap = problem.softcap > 0;
   config.alibi = problem.alibi;
+  config.position_bias = problem.position_bias.num_buckets > 0;
   config.early_start = major >= 9;
   config.early_keys = problem.early_keys && config.early_start && !lists;
 
@@ -50,6 +51,9 @@ codegen::DecodeConfig shape_config(const DecodeProblem& problem, bool lists, int
   // take keys of their own. Wide heads leave registers for one row tile a warp.
   const std::int64_t rows = packed_rows(problem);
   const bool wide = std::max(problem.head_dim_qk, problem.head_dim_v) > 128;
+  // What a position bias reads and holds would spill beside a second row tile, or two steps of a
+  // wide head.
+  const bool biased = config.position_bias;
   config.row_warps = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
 
   // A third stage is worth more than a larger one (with two, copies stop while the last tile is
@@ -57,12 +61,13 @@ codegen::DecodeConfig shape_config(const DecodeProblem& problem, bool lists, int
   KernelTarget target;
   target.compute_capability = 10 * major + minor;
   const int warps = 4 / config.row_warps;
-  for (const int row_tiles : {rows > 64 && !wide ? 2 : 1, 1})
+  for (const int row_tiles : {rows > 64 && !wide && !biased ? 2 : 1, 1})
     for (const int stages : {3, 2})
       for (const int key_warps : {warps, std::max(1, warps / 2), 1})
         for (const int blocks : {2, 1})
           for (const int tile_keys : {64, 32, 16}) {
-            if (tile_keys < 16 * key_warps) continue;
+            if (tile_keys < 16 * key_warps || (biased && wide && tile_keys > 16 * key_warps))
+              continue;
             config.row_tiles = row_tiles;
             config.tile_keys = tile_keys;
             config.key_warps = key_warps;

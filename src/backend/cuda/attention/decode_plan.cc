@@ -5,6 +5,7 @@
 #include "backend/cuda/attention/decode_check.h"
 #include "backend/cuda/attention/decode_config.h"
 #include "backend/cuda/attention/decode_lists.h"
+#include "backend/cuda/attention/device_plan.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/upload.h"
 #include "core/check.h"
@@ -20,13 +21,15 @@ struct KernelParams {
   CUdeviceptr partial_out, partial_sums, arrivals;
   const void *lengths, *page_table;
   CUdeviceptr tiles, payloads, sequence_begin, list_begin;
-  const void *sink, *alibi_slopes;
+  const void *sink, *alibi_slopes, *position_table;
+  CUdeviceptr position_buckets;
   std::int64_t q_strides[3], k_strides[3], v_strides[3], out_strides[3], page_table_stride;
   std::int32_t batch, num_heads_kv, group, seq_q, num_rows, row_blocks, slot_rows, seq_kv;
   std::int32_t window_left, window_right, sink_tokens, resident_blocks, max_waves;
   float scale, softcap;
+  std::int32_t position_reach;
 };
-static_assert(sizeof(KernelParams) == 296, "config.cuh asserts the same");
+static_assert(sizeof(KernelParams) == 312, "config.cuh asserts the same");
 
 void copy_strides(const TensorView& tensor, std::int64_t (&strides)[3]) {
   for (int i = 0; i < 3; ++i) strides[i] = tensor.strides[i];
@@ -44,8 +47,11 @@ struct DecodePlan::Impl {
   const Kernel* combine = nullptr;  ///< null where the kernel merges parts itself
   DeviceBuffer partial_out, partial_sums, arrivals;
   DeviceBuffer tiles, payloads, sequence_begin, list_begin;
+  DeviceBuffer position_buckets;  ///< of distances -position_reach .. position_reach
+  std::int64_t position_reach = 0;
 
   void upload_lists(const mask::Mask& mask);
+  void upload_buckets();
 };
 
 void DecodePlan::Impl::upload_lists(const mask::Mask& mask) {
@@ -57,6 +63,19 @@ void DecodePlan::Impl::upload_lists(const mask::Mask& mask) {
   const Driver& driver = Driver::instance();
   driver.check(driver.cuStreamSynchronize(nullptr), "uploading the mask");
   facts.device_bytes += lists.bytes();
+}
+
+void DecodePlan::Impl::upload_buckets() {
+  AttentionProblem distances;
+  distances.seq_q = problem.seq_q, distances.seq_kv = problem.max_seq_kv;
+  distances.position_bias = problem.position_bias;
+  const std::vector<std::int32_t> buckets = cuda::position_buckets(distances);
+  if (buckets.empty()) return;
+  position_reach = static_cast<std::int64_t>(buckets.size()) / 2;
+  position_buckets = upload(buckets, "the position bias's buckets");
+  const Driver& driver = Driver::instance();
+  driver.check(driver.cuStreamSynchronize(nullptr), "uploading buckets");
+  facts.device_bytes += position_buckets.bytes();
 }
 
 namespace {
@@ -100,6 +119,7 @@ std::shared_ptr<DecodePlan::Impl> build_impl(const DecodeProblem& problem, const
       impl->partial_out.bytes() + impl->partial_sums.bytes() + impl->arrivals.bytes();
   impl->facts.device_bytes = impl->facts.workspace_bytes;
   if (bound) impl->upload_lists(*bound);
+  impl->upload_buckets();
   impl->facts.build_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return impl;
@@ -139,6 +159,10 @@ void DecodePlan::run(const DecodeTensors& t, void* stream) const try {
   params.sequence_begin = impl.sequence_begin.address();
   params.list_begin = impl.list_begin.address();
   params.sink = t.sink.data, params.alibi_slopes = t.alibi_slopes.data;
+  params.position_table = t.position_bias.data;
+  params.position_buckets =
+      impl.position_buckets.address() +
+      static_cast<CUdeviceptr>(impl.position_reach) * sizeof(std::int32_t);  // of distance 0
   copy_strides(t.q, params.q_strides);
   copy_strides(t.k, params.k_strides);
   copy_strides(t.v, params.v_strides);
@@ -161,6 +185,7 @@ void DecodePlan::run(const DecodeTensors& t, void* stream) const try {
   params.max_waves = impl.grid.max_waves;
   params.scale = p.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim_qk)));
   params.softcap = p.softcap;
+  params.position_reach = narrow(impl.position_reach);
   void* arguments[] = {&params};
   impl.kernel->launch(static_cast<unsigned>(impl.grid.blocks()),
                       static_cast<unsigned>(impl.config.threads()), static_cast<CUstream>(stream),

@@ -48,4 +48,31 @@ __device__ __forceinline__ void multiply(Float16, float* c, const u32* a, u32 b0
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/// c[4] += a b for a 16x32 matrix of which each row's every four columns have two elements, and a
+/// 32x8 matrix (PTX ISA, "mma.sp::ordered_metadata"). a: the kept elements, as of a 16x16 matrix: the
+/// lane's pair of a register is of one four, lane%4 of the left or the right 16 columns. b0 .. b3: the
+/// four eights of rows. places: two bits an element, in the lanes 2 kSelector (left 16 columns) and
+/// 2 kSelector + 1 (right) of each quad: of row lane/4 in the lower half, of row lane/4 + 8 above.
+template <int kSelector>
+__device__ __forceinline__ void multiply_sparse(BFloat16, float* c, const u32* a, u32 b0, u32 b1,
+                                                u32 b2, u32 b3, u32 places) {
+  asm volatile(
+      "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(b2), "r"(b3), "r"(places),
+        "n"(kSelector));
+}
+
+template <int kSelector>
+__device__ __forceinline__ void multiply_sparse(Float16, float* c, const u32* a, u32 b0, u32 b1,
+                                                u32 b2, u32 b3, u32 places) {
+  asm volatile(
+      "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, {%8, %9, %10, %11}, {%0, %1, %2, %3}, %12, %13;"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(b2), "r"(b3), "r"(places),
+        "n"(kSelector));
+}
+
 }  // namespace stof::ptx

@@ -34,6 +34,7 @@ std::string sm80_name(const AttentionConfig& config) {
   for (const auto& [flag, suffix] : {std::pair{config.split_columns, "_split"},
                                      {config.query_in_registers, "_qreg"},
                                      {config.pack_heads, "_packed"},
+                                     {config.two_of_four, "_2of4"},
                                      {config.softcap, "_softcap"},
                                      {config.alibi, "_alibi"},
                                      {config.bias, "_bias"},
@@ -63,6 +64,12 @@ void validate_sm80(const AttentionConfig& config) {
              "split_columns: needs two warpgroups, got {}", config.warpgroups);
   STOF_CHECK(!(config.split_columns && config.merge), kInternal,
              "split_columns: a merging pass reads the LSE that the other warpgroup writes");
+  STOF_CHECK(!config.two_of_four || config.tile_kv % 32 == 0, kInternal,
+             "tile_kv: 2:4 sparse products need a multiple of 32, got {}", config.tile_kv);
+  STOF_CHECK(!config.two_of_four || config.head_dim_qk <= 256, kInternal,
+             "head_dim_qk: expected up to 256 with two_of_four, got {}", config.head_dim_qk);
+  STOF_CHECK(!config.two_of_four || !(config.softcap || config.needs_keys()), kInternal,
+             "two_of_four: the choice is by q k^T alone, without softcap, biases or score_mod");
   STOF_CHECK(out_columns(config) <= 256, kInternal,
              "head_dim_v: expected 256 columns a warpgroup at most, got {}", out_columns(config));
 }
@@ -78,7 +85,7 @@ struct Config {{
   static constexpr int kHeadDimQk = {qk}, kHeadDimV = {v};
   static constexpr int kWarpSlabs = {slabs}, kRowGroups = {rows}, kColumnGroups = {columns};
   static constexpr int kTileKv = {kv}, kStages = {stages}, kLoadBytes = {load};
-  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kMerge = {merge}, kVarlen = {varlen};
+  static constexpr bool kQueryInRegisters = {qreg}, kPackHeads = {pack}, kTwoOfFour = {sparse}, kMerge = {merge}, kVarlen = {varlen};
   static constexpr bool kGridOrder = false;
   static constexpr bool kSoftcap = {softcap}, kAlibi = {alibi}, kBias = {bias}, kPositionBias = {position}, kSink = {sink};
   {score_mod}
@@ -101,7 +108,7 @@ attention(const __grid_constant__ {params} params, const __grid_constant__ stof:
       fmt::arg("qreg", flag(config.query_in_registers)), fmt::arg("pack", flag(config.pack_heads)),
       fmt::arg("softcap", flag(config.softcap)), fmt::arg("alibi", flag(config.alibi)),
       fmt::arg("bias", flag(config.bias)), fmt::arg("position", flag(config.position_bias)),
-      fmt::arg("function", config.score_mod ? config.score_mod->text : ""),
+      fmt::arg("sparse", flag(config.two_of_four)), fmt::arg("function", config.score_mod ? config.score_mod->text : ""),
       fmt::arg("score_mod", score_mod_members(config.score_mod.get())),
       fmt::arg("params", params_type(config.score_mod.get())), fmt::arg("sink", flag(config.sink)),
       fmt::arg("varlen", flag(config.varlen)), fmt::arg("merge", flag(config.merge)),

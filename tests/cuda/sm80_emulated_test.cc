@@ -15,6 +15,7 @@
 #include "backend/cuda/attention/packed_plan.h"
 #include "mask/permute.h"
 #include "stof/block_mask.h"
+#include "stof/prune.h"
 
 namespace stof {
 
@@ -52,14 +53,15 @@ struct Function {
 /// One kernel configuration, as src/codegen/attention_sm80.cc would emit it. kPacked: sequences of
 /// their own lengths.
 template <int kQk, int kV, int kSlabs, int kRows, int kColumns, int kKeys, int kRing, int kLoad,
-          bool kHeld, bool kPack, Scores kScores = Scores::kPlain, bool kPacked = false>
+          bool kHeld, bool kPack, Scores kScores = Scores::kPlain, bool kPacked = false,
+          bool kSparse = false>
 struct EmulatedConfig {
   using Element = ptx::BFloat16;
   static constexpr int kHeadDimQk = kQk, kHeadDimV = kV;
   static constexpr int kWarpSlabs = kSlabs, kRowGroups = kRows, kColumnGroups = kColumns;
   static constexpr int kTileKv = kKeys, kStages = kRing, kLoadBytes = kLoad;
-  static constexpr bool kQueryInRegisters = kHeld, kPackHeads = kPack, kMerge = false,
-                        kVarlen = kPacked, kGridOrder = false;
+  static constexpr bool kQueryInRegisters = kHeld, kPackHeads = kPack, kTwoOfFour = kSparse,
+                        kMerge = false, kVarlen = kPacked, kGridOrder = false;
   static constexpr bool kSoftcap = false, kBias = kScores == Scores::kBias && !kPacked,
                         kPositionBias = kScores == Scores::kPositionBias,
                         kAlibi = kScores == Scores::kBias || kScores == Scores::kLongFunction,
@@ -79,6 +81,7 @@ struct EmulatedConfig {
     config.load_bytes = kLoad;
     config.query_in_registers = kHeld;
     config.pack_heads = kPack;
+    config.two_of_four = kSparse;
     config.alibi = kAlibi;
     config.sink = kSink;
     config.bias = kBias;
@@ -94,9 +97,10 @@ struct EmulatedConfig {
 class Tensor {
  public:
   Tensor(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t columns,
-         int load_bytes, std::mt19937& random)
+         int load_bytes, std::mt19937& random, bool integers = false)
       : heads_(heads),
         rows_(rows),
+        columns_(columns),
         offset_(load_bytes == 16 ? 0 : load_bytes / 2),
         pitch_(columns + (load_bytes == 16 ? 8 : load_bytes / 2)),
         values_(static_cast<std::size_t>(offset_ + batch * heads * rows * pitch_)) {
@@ -105,7 +109,7 @@ class Tensor {
     for (std::int64_t row = 0; row < batch * heads * rows; ++row)
       for (std::int64_t column = 0; column < columns; ++column)
         values_[static_cast<std::size_t>(offset_ + row * pitch_ + column)] =
-            BFloat16(normal(random));
+            BFloat16(integers ? std::round(normal(random)) : normal(random));
   }
   Operand operand() const {
     return {reinterpret_cast<const unsigned char*>(values_.data() + offset_),
@@ -116,8 +120,18 @@ class Tensor {
         offset_ + ((batch * heads_ + head) * rows_ + row) * pitch_ + column)]);
   }
 
+  /// Of one batch entry, contiguous.
+  std::vector<float> values(std::int64_t heads) const {
+    std::vector<float> all;
+    for (std::int64_t head = 0; head < heads; ++head)
+      for (std::int64_t row = 0; row < rows_; ++row)
+        for (std::int64_t column = 0; column < columns_; ++column)
+          all.push_back(static_cast<float>(at(0, head, row, column)));
+    return all;
+  }
+
  private:
-  std::int64_t heads_, rows_, offset_, pitch_;
+  std::int64_t heads_, rows_, columns_, offset_, pitch_;
   std::vector<BFloat16> values_;
 };
 
@@ -128,8 +142,10 @@ class Emulation {
  public:
   Emulation(std::int64_t seq_q, std::int64_t seq_kv)
       : random_(7),
-        q_(kBatch, kHeads, seq_q, Config::kHeadDimQk, Config::kLoadBytes, random_),
-        k_(kBatch, kHeadsKv, seq_kv, Config::kHeadDimQk, Config::kLoadBytes, random_),
+        q_(kBatch, kHeads, seq_q, Config::kHeadDimQk, Config::kLoadBytes, random_,
+           Config::kTwoOfFour),
+        k_(kBatch, kHeadsKv, seq_kv, Config::kHeadDimQk, Config::kLoadBytes, random_,
+           Config::kTwoOfFour),
         v_(kBatch, kHeadsKv, seq_kv, Config::kHeadDimV, Config::kLoadBytes, random_) {
     problem_.batch = kBatch;
     problem_.num_heads_q = kHeads;
@@ -176,8 +192,9 @@ class Emulation {
                                          shape, problem_.alignment);
     launch(build_device_plan(problem_, build_mask_plan(blocks, plan_config(config)), config, 2), {},
            step, copies);
+    const mask::Mask seen = Config::kTwoOfFour ? pruned(mask) : bound;
     compare([&](std::int64_t h, std::int64_t i, std::int64_t j) {
-      return bound.visible(0, h, i, j)
+      return seen.visible(0, h, i, j)
                  ? std::optional(Place{0, i + cpu::position_offset(problem_), j})
                  : std::nullopt;
     });
@@ -208,6 +225,17 @@ class Emulation {
 
  private:
   using D = MmaDerived<Config>;
+
+  /// What the CPU's pruner leaves of it: of integers, so that scores are exact and many are equal.
+  mask::Mask pruned(const mask::Mask& base) const {
+    const std::vector<float> q = q_.values(kHeads), k = k_.values(kHeadsKv);
+    const Dims q_shape{1, kHeads, problem_.seq_q, problem_.head_dim_qk};
+    const Dims k_shape{1, kHeadsKv, problem_.seq_kv, problem_.head_dim_qk};
+    const mask::PruneInput input{{q.data(), DType::kFloat32, q_shape, contiguous_strides(q_shape)},
+                                 {k.data(), DType::kFloat32, k_shape, contiguous_strides(k_shape)}, 0,
+                                 base, problem_.alignment};
+    return mask::prune(input, mask::Pruner::parse("nm(2, 4)"), 1).mask;
+  }
 
   void launch(const DevicePlan& plan, const std::vector<Sequence>& sequences, std::int64_t step,
               CopiesLand copies) {
@@ -445,6 +473,26 @@ TEST(Sm80Emulated, TwoWarpgroupsOverRowsAndOverColumns) {
   Emulation<Rows>(150, 100).check(mask::causal(), 1, CopiesLand::kLate);
   for (const mask::Mask& mask : {mask::causal(), mask::none()})
     Emulation<Columns>(70, 60).check(mask, 1, CopiesLand::kLate);
+}
+
+/// Two of four neighbouring keys: the CPU pruner's choice, in groups that the mask cuts and that the
+/// last key does.
+template <int kHeadDim, int kSlabs, int kKeys, int kRing, int kLoad, bool kPack, int kRows = 1>
+using SparseConfig = EmulatedConfig<kHeadDim, kHeadDim, kSlabs, kRows, 1, kKeys, kRing, kLoad, false,
+                                    kPack, Scores::kPlain, false, true>;
+
+TEST(Sm80Emulated, TwoOfFourAsTheCpuPrunerChooses) {
+  Emulation<SparseConfig<64, 2, 64, 2, 16, false>> wide(150, 150);
+  wide.check(mask::all(), 1, CopiesLand::kLate);
+  wide.check(mask::causal(), 1, CopiesLand::kEarly);
+  Emulation<SparseConfig<128, 1, 32, 1, 16, false>> deep(70, 101);
+  deep.check(mask::causal(), 1, CopiesLand::kLate);
+  deep.align_last();
+  deep.check(mask::window(41, 3), 1, CopiesLand::kLate);
+  Emulation<SparseConfig<32, 2, 96, 2, 16, true>> packed(70, 203);
+  packed.check(mask::random_elements(0.3, 5), 1, CopiesLand::kLate);
+  Emulation<SparseConfig<32, 1, 64, 3, 4, false, 2>> narrow(130, 133);
+  narrow.check(mask::random_elements(0.5, 7) & mask::causal(), 1, CopiesLand::kEarly);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ constexpr int kStreamBytes = 480;  // stream.cuh's Stream
 
 /// `Config` (emitted by src/codegen/attention_sm80.cc) has: Element, kHeadDimQk, kHeadDimV,
 /// kWarpSlabs, kRowGroups, kColumnGroups, kTileKv, kStages, kLoadBytes, kQueryInRegisters,
-/// kPackHeads, kSoftcap, kMerge, and of rows.cuh and scores.cuh kAlibi, kBias, kPositionBias,
+/// kPackHeads, kTwoOfFour, kSoftcap, kMerge, and of rows.cuh and scores.cuh kAlibi, kBias, kPositionBias,
 /// kScoreMod (with it ScoreMod), kSink, kVarlen, kGridOrder (false).
 template <class Config>
 struct MmaDerived : Config {

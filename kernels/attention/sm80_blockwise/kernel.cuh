@@ -8,6 +8,7 @@
 #include "attention/sm80_blockwise/loader.cuh"
 #include "attention/sm80_blockwise/products.cuh"
 #include "attention/sm80_blockwise/stream.cuh"
+#include "attention/sm80_sparse/products.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/grid.cuh"
 #include "ptx/thread.cuh"
@@ -64,7 +65,8 @@ class MmaBlock {
 
  private:
   using QueryLoader = TileLoader<D::kHeadDimQk, 64, D::kThreads, D::kLoadBytes>;
-  using KeyLoader = TileLoader<D::kHeadDimQk, D::kTileKv, D::kThreads, D::kLoadBytes>;
+  using KeyLoader =
+      TileLoader<D::kHeadDimQk, D::kTileKv, D::kThreads, D::kLoadBytes, D::kTwoOfFour>;
   using ValueLoader = TileLoader<D::kHeadDimV, D::kTileKv, D::kThreads, D::kLoadBytes>;
 
   __device__ __forceinline__ Stream& stream() const {
@@ -183,13 +185,22 @@ class MmaBlock {
 #pragma unroll
     for (int w = 0; w < D::kWarpSlabs; ++w)
 #pragma unroll
-      for (int word = 0; word < D::kPayloadWords; ++word)
-        bits[w][word] = words[((D::kPackHeads ? 0 : slab(w)) * D::kPayloadWords + word) * 128 +
-                              (ptx::thread_index() & 127)];
+      for (int word = 0; word < D::kPayloadWords; ++word) {
+        const u32* const of_threads =
+            words + ((D::kPackHeads ? 0 : slab(w)) * D::kPayloadWords + word) * 128;
+        const u32 thread = ptx::thread_index() & 127;
+        if constexpr (D::kTwoOfFour) {
+          const uint2 pair = *reinterpret_cast<const uint2*>(
+              of_threads + (thread & ~3u) + 2 * (thread & 1));
+          bits[w][word] = neighbour_bits(pair.x, pair.y, thread);
+        } else {
+          bits[w][word] = of_threads[thread];
+        }
+      }
   }
 
-  /// Scores become weights; the output so far is rescaled where a maximum grew.
-  __device__ __forceinline__ void weigh(
+  /// Modifies scores and hides what the mask hides.
+  __device__ __forceinline__ void modify(
       float (&scores)[D::kWarpSlabs][D::kScoreRegisters], int n, bool masked,
       const u32 (&bits)[D::kWarpSlabs][D::kPayloadWords]) {
     if constexpr (D::kSoftcap || kNeedsTokens<D>) {
@@ -203,6 +214,11 @@ class MmaBlock {
 #pragma unroll
       for (int w = 0; w < D::kWarpSlabs; ++w) apply_bits(scores[w], bits[w]);
     }
+  }
+
+  /// Scores become weights; the output so far is rescaled where a maximum grew.
+  template <int kRegisters>
+  __device__ __forceinline__ void weigh(float (&scores)[D::kWarpSlabs][kRegisters]) {
 #pragma unroll
     for (int w = 0; w < D::kWarpSlabs; ++w) {
       float alpha[2];
@@ -241,8 +257,18 @@ class MmaBlock {
       if (flags & kLastOfItem) load_query(n + 1);
       ptx::commit_copies();
     }
-    weigh(scores, n, payload >= 0, bits);
-    multiply_output<D>(out_, scores, value_row(stage));
+    modify(scores, n, payload >= 0, bits);
+    if constexpr (D::kTwoOfFour) {
+      float kept[D::kWarpSlabs][D::kScoreRegisters / 2];
+      u32 places[D::kWarpSlabs][kPlaceWords<D::kScoreRegisters>];
+#pragma unroll
+      for (int w = 0; w < D::kWarpSlabs; ++w) keep_two_of_four(scores[w], kept[w], places[w]);
+      weigh(kept);
+      multiply_output_sparse<D>(out_, kept, places, value_row(stage));
+    } else {
+      weigh(scores);
+      multiply_output<D>(out_, scores, value_row(stage));
+    }
   }
 
   __device__ __forceinline__ void clear() {

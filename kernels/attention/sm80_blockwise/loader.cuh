@@ -58,8 +58,10 @@ __device__ __forceinline__ void load_unit(u32 shared, const unsigned char* globa
   }
 }
 
-/// Loads kRows rows of kHeadDim elements with kThreads threads.
-template <int kHeadDim, int kRows, int kThreads, int kLoadBytes>
+/// Loads kRows rows of kHeadDim elements with kThreads threads. In neighbour order row r of each 16
+/// comes to the place where an accumulator's lane finds four neighbours (../sm80_sparse/choice.cuh):
+/// of four rows 4t .. 4t + 3 two lie at 2t, two at 8 + 2t.
+template <int kHeadDim, int kRows, int kThreads, int kLoadBytes, bool kNeighbours = false>
 class TileLoader {
  public:
   __device__ __forceinline__ explicit TileLoader(u32 thread) {
@@ -80,19 +82,22 @@ class TileLoader {
     rows += unit_ * 16;
     if (kLoadBytes == 16 && position + kRows <= order.rows && residue < order.step) {
       const unsigned char* row =
-          rows + (static_cast<i64>(position + row_) * order.step + residue) * row_stride;
+          rows + (static_cast<i64>(position + row_at(row_)) * order.step + residue) * row_stride;
       const i64 advance = row_stride * static_cast<i64>(kRowsPerPass * order.step);
 #pragma unroll
       for (int pass = 0; pass < kPasses; ++pass) {
         if (has_row(pass)) ptx::copy_16(shared + target(pass), row);
-        row += advance;
+        if constexpr (kNeighbours && kRowsPerPass == 8)  // by turns 2 and 14 rows on
+          row += pass % 2 == 0 ? advance >> 2 : 2 * advance - (advance >> 2);
+        else
+          row += advance;
       }
       return;
     }
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; ++pass) {
       if (!has_row(pass)) break;
-      u32 at = position + row_ + pass * kRowsPerPass, of = residue;
+      u32 at = position + row_at(row_ + pass * kRowsPerPass), of = residue;
       if (at >= order.rows) {
         of += at / order.rows;
         at %= order.rows;
@@ -120,6 +125,14 @@ class TileLoader {
   static constexpr int kRowsPerPass = kThreads / kLanes;
   static constexpr int kPasses = (kRows + kRowsPerPass - 1) / kRowsPerPass;
 
+  static_assert(!kNeighbours || kRowsPerPass % 8 == 0 && kRows % 16 == 0,
+                "neighbour order: head dimensions to 256");
+
+  /// The tile's row that lies at `place`.
+  static __device__ __forceinline__ u32 row_at(u32 place) {
+    if constexpr (!kNeighbours) return place;
+    return (place & ~14u) | (place & 6) << 1 | (place & 8) >> 2;
+  }
   __device__ __forceinline__ bool has_row(int pass) const {
     return kRows % kRowsPerPass == 0 || row_ + pass * kRowsPerPass < kRows;
   }

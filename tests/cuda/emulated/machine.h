@@ -78,7 +78,7 @@ class Machine {
   void sync_warp() { arrive(warps_[thread() / kWarp].barrier, kWarp); }
 
   /// What every lane of the warp gives, once all have given it.
-  using Words = std::uint32_t[kWarp][6];
+  using Words = std::uint32_t[kWarp][9];
   const Words& exchange(const std::uint32_t* words, int count) {
     Words& all = warps_[thread() / kWarp].words;
     std::memcpy(all[thread() % kWarp], words, static_cast<std::size_t>(count) * 4);

@@ -56,6 +56,15 @@ class AttentionPlan {
                                    void* stream, const std::string& kernel = "", int device = 0,
                                    int alignment = 16);
 
+  /// As build(), but of what the mask shows a query sees only, of keys 4g .. 4g + 3, the two of the
+  /// largest q k^T: mask::prune()'s "nm(2, 4)" with the scores as the kernel has them, accumulated
+  /// in float32 (docs/pruning.md says where that can differ). P V runs on 2:4 sparse tensor cores.
+  /// Head dimensions to 128. Throws Unsupported naming what else it cannot honour: softcap, ALiBi,
+  /// biases, score_mod.
+  static AttentionPlan build_two_of_four(const AttentionProblem& problem, const mask::Mask& mask,
+                                         const std::string& kernel = "", int device = 0,
+                                         int alignment = 16);
+
   /// What can run the problem, the model's pick first, and what cannot. Needs no GPU.
   static std::vector<CandidateFacts> candidates(const AttentionProblem& problem,
                                                 const mask::Mask& mask, const GpuModel& gpu = {});

@@ -44,9 +44,9 @@ struct AttentionConfig {
   // sm80 only:
   int warp_slabs = 1;          ///< 64-row slabs of a warpgroup, 1..2: K and V are read once for all
   bool split_columns = false;  ///< the two warpgroups share rows and halve the output's columns
-  bool two_of_four = false;    ///< of four neighbouring keys the two of the largest scores are kept,
-                               ///< by 2:4 sparse products: kernels/attention/sm80_sparse
-  int load_bytes = 16;         ///< 16, 4 or 2: divides addresses and strides of q, k, v and out
+  bool two_of_four = false;  ///< of four neighbouring keys the two of the largest scores are kept,
+                             ///< by 2:4 sparse products: kernels/attention/sm80_sparse
+  int load_bytes = 16;       ///< 16, 4 or 2: divides addresses and strides of q, k, v and out
 
   /// 64-row slabs of a block.
   int slabs() const;

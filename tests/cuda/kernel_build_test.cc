@@ -7,6 +7,7 @@
 
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/packed_plan.h"
+#include "backend/cuda/attention/two_of_four.h"
 #include "codegen/attention.h"
 #include "cpu/score_mods.h"
 #include "cuda/targets.h"
@@ -23,7 +24,8 @@ struct Build {
   std::int64_t head_dim_qk, head_dim_v;
   DType dtype;
   std::string options;  ///< "a" ALiBi, "b" bias, "s" sink, "c" softcap, "v" packed sequences,
-                        ///< "p" position bias, "g" grid order
+                        ///< "p" position bias, "g" grid order,
+                        ///< "2" two of four keys
   int score_mod = -1;   ///< one of cpu/score_mods.h
 
   bool has(char option) const { return options.find(option) != std::string::npos; }
@@ -64,6 +66,7 @@ std::vector<codegen::AttentionConfig> registered_configs(const Build& build) {
         configs.push_back(candidate.passes[0].config);
     return configs;
   }
+  if (build.has('2')) return two_of_four_configs(problem, true, build.target);
   // Merging passes with modifications are compiled at narrow heads only: minutes of CI otherwise.
   const bool two_passes = build.options.empty() || build.head_dim_qk <= 64;
   const mask::Mask mask =
@@ -173,6 +176,12 @@ INSTANTIATE_TEST_SUITE_P(Sm80, KernelBuild,
                                          Build{kSm80, kH200, 320, 512, DType::kFloat16, ""},
                                          Build{kSm80, KernelTarget{90, 132, 2}, 40, 24,
                                                DType::kFloat16, "c"}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Sm80TwoOfFour, KernelBuild,
+                         testing::Values(Build{kSm80, kA100, 64, 64, DType::kFloat16, "2"},
+                                         Build{kSm80, kAda, 128, 128, DType::kBFloat16, "2"},
+                                         Build{kSm80, kH200, 128, 128, DType::kBFloat16, "2"}),
                          name_of);
 
 TEST(AttentionConfig, RefusesRegistersThatNeverCome) {

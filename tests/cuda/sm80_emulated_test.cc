@@ -232,8 +232,10 @@ class Emulation {
     const Dims q_shape{1, kHeads, problem_.seq_q, problem_.head_dim_qk};
     const Dims k_shape{1, kHeadsKv, problem_.seq_kv, problem_.head_dim_qk};
     const mask::PruneInput input{{q.data(), DType::kFloat32, q_shape, contiguous_strides(q_shape)},
-                                 {k.data(), DType::kFloat32, k_shape, contiguous_strides(k_shape)}, 0,
-                                 base, problem_.alignment};
+                                 {k.data(), DType::kFloat32, k_shape, contiguous_strides(k_shape)},
+                                 0,
+                                 base,
+                                 problem_.alignment};
     return mask::prune(input, mask::Pruner::parse("nm(2, 4)"), 1).mask;
   }
 
@@ -475,11 +477,11 @@ TEST(Sm80Emulated, TwoWarpgroupsOverRowsAndOverColumns) {
     Emulation<Columns>(70, 60).check(mask, 1, CopiesLand::kLate);
 }
 
-/// Two of four neighbouring keys: the CPU pruner's choice, in groups that the mask cuts and that the
-/// last key does.
+/// Two of four neighbouring keys: the CPU pruner's choice, in groups that the mask cuts and that
+/// the last key does.
 template <int kHeadDim, int kSlabs, int kKeys, int kRing, int kLoad, bool kPack, int kRows = 1>
-using SparseConfig = EmulatedConfig<kHeadDim, kHeadDim, kSlabs, kRows, 1, kKeys, kRing, kLoad, false,
-                                    kPack, Scores::kPlain, false, true>;
+using SparseConfig = EmulatedConfig<kHeadDim, kHeadDim, kSlabs, kRows, 1, kKeys, kRing, kLoad,
+                                    false, kPack, Scores::kPlain, false, true>;
 
 TEST(Sm80Emulated, TwoOfFourAsTheCpuPrunerChooses) {
   Emulation<SparseConfig<64, 2, 64, 2, 16, false>> wide(150, 150);

@@ -5,6 +5,7 @@
 #include "backend/cuda/attention/candidates.h"
 #include "backend/cuda/attention/grid_lists.h"
 #include "backend/cuda/attention/problem_check.h"
+#include "backend/cuda/attention/two_of_four.h"
 #include "backend/cuda/plan/dense_pass.h"
 #include "core/check.h"
 #include "stof/cuda_attention.h"
@@ -112,6 +113,23 @@ AttentionPlan AttentionPlan::build_dense(const AttentionProblem& problem, const 
   return AttentionPlan(impl);
 } catch (const Error& error) {
   add_context(error, "planning a boolean tensor, " + problem.describe());
+}
+
+AttentionPlan AttentionPlan::build_two_of_four(const AttentionProblem& problem,
+                                               const mask::Mask& mask, const std::string& kernel,
+                                               int device_ordinal, int alignment) try {
+  check_dense(problem);
+  const auto start = std::chrono::steady_clock::now();
+  auto impl = std::make_shared<Impl>();
+  impl->problem = problem;
+  impl->device = Device::open(device_ordinal);
+  impl->passes.push_back(
+      two_of_four_pass(problem, mask, kernel, alignment, impl->device, &impl->facts));
+  impl->facts.build_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return AttentionPlan(impl);
+} catch (const Error& error) {
+  add_context(error, "planning two of four keys, " + problem.describe());
 }
 
 void AttentionPlan::run(const AttentionTensors& t, void* stream) const try {

@@ -29,7 +29,7 @@ PUBLIC_HEADERS = {
     "attention.h": "backend/cpu",
     "system_info.h": "backend/cpu",
     "cuda_attention.h": "backend/cuda", "cuda_block_lists.h": "backend/cuda",
-    "cuda_decode.h": "backend/cuda", "gpu_info.h": "backend/cuda",
+    "cuda_decode.h": "backend/cuda", "cuda_prune.h": "backend/cuda", "gpu_info.h": "backend/cuda",
     "load_options.h": "model", "text_encoder.h": "model", "image_classifier.h": "model",
     "text_generator.h": "model", "seq2seq_generator.h": "model",
     "stof.h": "capi", "models.h": "capi",

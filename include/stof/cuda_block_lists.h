@@ -19,6 +19,10 @@ struct BlockListShape {
   std::int64_t max_blocks = 0;   ///< most ids of a query block; 0: as many as there are key blocks
   bool per_kv_head = false;      ///< one list for all query heads of a key/value head, which may
                                  ///< then share a block's keys and values
+  /// A query sees no key after its own position, whatever the lists say: of the key block that holds
+  /// it only the first ones. Needs square blocks and lengths that leave the diagonal at their corners
+  /// (bottom-right alignment: seq_kv - seq_q a multiple of the side).
+  bool causal = false;
   double expected_share = 0.25;  ///< of key blocks in a list, in (0, 1]: for the choice of kernel
   /// How many keys of each key block exist, its first ones (tokens sorted into grid tiles and
   /// padded to whole blocks); what follows is never seen. Empty: all.

@@ -73,19 +73,35 @@ __device__ __forceinline__ u32 sum_below(u32 value, int lane, u32* total) {
   return sum - value;
 }
 
-/// Lists partial tiles and leaves in `bits` what is full. Returns how many there are now.
+/// Bits of a word of tiles from `first` on that are below `end`.
+__device__ __forceinline__ u32 bits_below(i32 end, i32 first) {
+  const i32 count = end - first;
+  return count <= 0 ? 0 : count >= 32 ? ~0u : (1u << count) - 1;
+}
+
+/// Lists partial tiles and leaves in `bits` what is full. `diagonal`: the row's first tile on it, of
+/// a causal plan; what comes after the diagonal is dropped. Returns how many there are now.
 __device__ __forceinline__ i32 list_partial(const ListParams& params, i32 first_tile, i32 words,
-                                            u32* bits, PartialTile* partial, i32 count, int lane) {
+                                            i32 diagonal, u32* bits, PartialTile* partial, i32 count,
+                                            int lane) {
+  const bool causal = params.diagonal_payload >= 0;
   for (i32 begin = 0; begin < words; begin += 32) {
     const i32 word = begin + lane, of_row = first_tile / 32 + word;
-    u32 mine = word < words ? bits[word] & params.partial_tiles[of_row] : 0;
-    if (word < words) bits[word] &= params.full_tiles[of_row];
+    u32 mine = 0;
+    if (word < words) {
+      const u32 all = bits[word];
+      const u32 before = causal ? bits_below(diagonal, 32 * of_row) : ~0u;
+      const u32 until = causal ? bits_below(diagonal + params.tiles_per_block, 32 * of_row) : 0;
+      mine = (all & before & params.partial_tiles[of_row]) | (all & until & ~before);
+      bits[word] = all & before & params.full_tiles[of_row];
+    }
     if (!__any_sync(~0u, mine != 0)) continue;
     u32 total;
     i32 at = count + static_cast<i32>(sum_below(__popc(mine), lane, &total));
     for (; mine != 0; mine &= mine - 1) {
       const i32 tile = 32 * of_row + __ffs(mine) - 1;
-      partial[at++] = {tile, params.tile_payloads[tile]};
+      partial[at++] = {tile, causal && tile >= diagonal ? params.diagonal_payload + tile - diagonal
+                                                        : params.tile_payloads[tile]};
     }
     count += static_cast<i32>(total);
   }
@@ -142,6 +158,8 @@ __device__ __forceinline__ void list_blocks(const ListParams& params) {
   const RowList list = row_list(params, row, lane);
   TileRun* runs = params.runs + static_cast<i64>(row) * params.run_capacity;
   PartialTile* partial = params.partial + static_cast<i64>(row) * params.partial_capacity;
+  const i32 diagonal =
+      (row % params.num_q_blocks + params.diagonal_offset) * params.tiles_per_block;
   i32 num_runs = 0;
   RowTiles tiles{0, 0};
   for (i32 first_word = 0; first_word < params.num_tile_words; first_word += kSegmentWords) {
@@ -154,7 +172,7 @@ __device__ __forceinline__ void list_blocks(const ListParams& params) {
     set_bits(params, list, row, first_tile, bits, lane);
     __syncwarp();
     tiles.num_partial =
-        list_partial(params, first_tile, words, bits, partial, tiles.num_partial, lane);
+        list_partial(params, first_tile, words, diagonal, bits, partial, tiles.num_partial, lane);
     __syncwarp();
     num_runs = list_runs(first_tile, words, bits, staged, runs, num_runs, &tiles.num_full, lane);
   }

@@ -49,8 +49,12 @@ struct ListParams {
   i32 num_records;
   i32 order_group;            // records that are sorted among themselves, at most kMaxOrderGroup
   i32 num_blocks;             // of the attention kernel, which pop the queue
+  // Causal: query block r ends with the tiles of key block r + diagonal_offset, which have the payloads
+  // from here on; -1: not causal.
+  i32 diagonal_payload;
+  i32 diagonal_offset;
 };
-static_assert(sizeof(ListParams) == 216, "block_list_params.h asserts the same");
+static_assert(sizeof(ListParams) == 224, "block_list_params.h asserts the same");
 
 /// Both kernels: so many threads a block.
 constexpr int kListThreads = 128, kOrderThreads = 256;

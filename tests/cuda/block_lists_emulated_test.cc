@@ -38,9 +38,12 @@ class BlockListsEmulated {
   /// Runs both kernels on lists laid out as they are, and compares with the host's plan.
   void check(HostLists& lists) {
     const SeenPlan seen = run(lists);
+    const mask::ScoreShape scores{problem_.batch, problem_.num_heads_q, problem_.seq_q,
+                                  problem_.seq_kv};
+    mask::Mask mask = mask_of(lists, problem_, shape_);
+    if (shape_.causal) mask = mask & mask::causal();
     const auto blocks =
-        build_block_mask(mask_of(lists, problem_, shape_),
-                         {problem_.batch, problem_.num_heads_q, problem_.seq_q, problem_.seq_kv});
+        build_block_mask(mask.bind(scores, problem_.alignment), scores, problem_.alignment);
     const DevicePlan plan = build_device_plan(
         problem_, build_mask_plan(blocks, plan_config(config_)), config_, num_blocks_);
     const SeenPlan expected =
@@ -176,6 +179,26 @@ TEST(BlockListsEmulated, ListsOfKeyValueHeadsServeTheirQueryHeads) {
   BlockListsEmulated(p, shape, packed, 2).check(shared);
 }
 
+TEST(BlockListsEmulated, CausalRowsEndAtTheDiagonal) {
+  std::mt19937 random(8);
+  AttentionProblem p = problem_of(2, 2, 1, 128 * 5, 128 * 5);
+  for (const auto& [block, tile_kv] : {std::pair{64, 64}, {64, 32}, {128, 64}, {128, 128}}) {
+    SCOPED_TRACE(std::to_string(block) + " in tiles of " + std::to_string(tile_kv));
+    BlockListShape shape = shape_of(block, block);
+    shape.causal = true;
+    HostLists lists = random_lists(p, shape, false, 1.0, random);
+    BlockListsEmulated(p, shape, small_config(block, tile_kv), 2).check(lists);
+    p.alignment = mask::Alignment::kBottomRight;
+    for (const std::int64_t seq_q : {128 * 2, 128 * 7}) {  // rows that see nothing, too
+      AttentionProblem shifted = p;
+      shifted.seq_q = seq_q;
+      HostLists others = random_lists(shifted, shape, false, 1.0, random);
+      BlockListsEmulated(shifted, shape, small_config(block, tile_kv), 2).check(others);
+    }
+    p.alignment = mask::Alignment::kTopLeft;
+  }
+}
+
 TEST(BlockListsEmulated, LongListsAndFewDearRowsComeFirst) {
   std::mt19937 random(4);
   // More tiles than a warp holds at a time, and two groups of heads.
@@ -265,6 +288,12 @@ TEST(BlockLists, RefuseShapesByName) {
   BlockListShape shape = shape_of(64, 64);
   shape.key_block_sizes = {64, 65, 1, 1};
   EXPECT_NE(message(shape).find("key_block_sizes[1]: expected 0..64, got 65"), std::string::npos);
+  shape.causal = true;
+  EXPECT_NE(message(shape).find("causal: expected no key_block_sizes"), std::string::npos);
+  BlockListShape oblong = shape_of(64, 128);
+  oblong.causal = true;
+  EXPECT_NE(message(oblong).find("causal: expected square blocks"), std::string::npos);
+  shape.causal = false;
   shape.key_block_sizes = {64};
   EXPECT_NE(message(shape).find("one for each of 4 key blocks, got 1"), std::string::npos);
 }

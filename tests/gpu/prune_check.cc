@@ -2,7 +2,8 @@
 //   prune_gpu_check [--only KIND,...]
 // Kinds: choice (the two of four keys that each kernel keeps, of exact scores: bit for bit the CPU's
 // nm(2, 4)), near (the same of real numbers: where it differs, scores are equal but for rounding),
-// output (output and log-sum-exp for what was kept), refusals. Exits 1 with failures. Needs a GPU of
+// output (output and log-sum-exp for what was kept), blocks (block_topk's lists, the CPU's bit for bit,
+// and attention over them), refusals. Exits 1 with failures. Needs a GPU of
 // compute capability 8.0 or later.
 
 #include <algorithm>

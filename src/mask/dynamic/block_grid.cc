@@ -39,7 +39,29 @@ bool sees_a_pair(const PruneHead& head, const TileRect& rect) {
   return false;
 }
 
+/// The smallest number of blocks a row that, with short rows whole, keeps that share of all.
+std::int64_t num_for_fraction(const BlockGrid& grid, double keep) {
+  const double wanted = keep * static_cast<double>(grid.total_visible());
+  std::int64_t low = 0, high = grid.num_cols();
+  while (low < high) {
+    const std::int64_t middle = (low + high) / 2;
+    std::int64_t kept = 0;
+    for (std::int64_t row = 0; row < grid.num_rows(); ++row)
+      kept += std::min(middle, grid.num_visible(row));
+    if (static_cast<double>(kept) >= wanted)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 }  // namespace
+
+std::int64_t blocks_to_keep(const BlockGrid& grid, double keep) {
+  if (keep >= 1) return grid.num_cols();
+  return std::max({std::int64_t{1}, num_for_fraction(grid, keep), grid.most_staying()});
+}
 
 BlockGrid::BlockGrid(const PruneHead& head, const PruneSettings& settings)
     : block_(settings.block),

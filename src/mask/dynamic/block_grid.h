@@ -43,6 +43,9 @@ class BlockGrid {
   std::vector<std::int64_t> staying_;
 };
 
+/// block_topk: how many blocks a row keeps, of which rows with fewer keep all.
+std::int64_t blocks_to_keep(const BlockGrid& grid, double keep);
+
 /// One vector for each block of rows: pooled over those that `counts` says are any pair's, zeros
 /// where none is. A NaN stays one. [blocks, dim]
 std::vector<float> pool_rows(const FloatRows& rows, const std::vector<std::uint8_t>& counts,

@@ -55,23 +55,6 @@ std::int64_t num_for_share(const std::vector<float>& scores, double share) {
   return std::max<std::int64_t>(count, 1);
 }
 
-/// The smallest number of blocks a row that, with short rows whole, keeps that share of all.
-std::int64_t num_for_fraction(const BlockGrid& grid, double keep) {
-  const double wanted = keep * static_cast<double>(grid.total_visible());
-  std::int64_t low = 0, high = grid.num_cols();
-  while (low < high) {
-    const std::int64_t middle = (low + high) / 2;
-    std::int64_t kept = 0;
-    for (std::int64_t row = 0; row < grid.num_rows(); ++row)
-      kept += std::min(middle, grid.num_visible(row));
-    if (static_cast<double>(kept) >= wanted)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
 /// The largest cap under which the fullest row has at most `balance` times the mean of those that
 /// keep something. It exists: under a cap of 1 all are equal.
 std::int64_t largest_cap(const std::vector<std::int64_t>& needed, double balance) {
@@ -121,12 +104,12 @@ PrunedHead prune_blocks(const PruneHead& head, const PruneSettings& settings) {
     needed[r] = std::max(grid.num_staying(row), num_for_share(rankings[r].scores, settings.keep));
   });
 
-  // What stays may be more than either number: it then is the number.
+  // What stays may be more than the cap: it then is the number.
   std::int64_t count = grid.num_cols();
-  if (!keeps_all)
-    count = std::max(by_mass ? largest_cap(needed, settings.balance)
-                             : std::max<std::int64_t>(1, num_for_fraction(grid, settings.keep)),
-                     grid.most_staying());
+  if (!by_mass)
+    count = blocks_to_keep(grid, settings.keep);
+  else if (!keeps_all)
+    count = std::max(largest_cap(needed, settings.balance), grid.most_staying());
 
   PrunedHead result;
   result.rows.unit = PruneUnit::kKeyBlocks;

@@ -71,9 +71,28 @@ void classify_tiles(const AttentionProblem& problem, const BlockListShape& shape
   }
 }
 
+/// Payloads of the tiles of a key block that holds the diagonal of its query block.
+void add_diagonal(const AttentionProblem& problem, const BlockListShape& shape,
+                  const codegen::AttentionConfig& config, BlockListGeometry* out) {
+  out->params.diagonal_payload = -1;
+  if (!shape.causal) return;
+  const auto payload_words = static_cast<std::size_t>(config.payload_bytes() / 4);
+  out->params.diagonal_payload = static_cast<std::int32_t>(out->payloads.size() / payload_words);
+  if (problem.alignment == mask::Alignment::kBottomRight)
+    out->params.diagonal_offset =
+        static_cast<std::int32_t>((problem.seq_kv - problem.seq_q) / shape.block_q);
+  for (std::int64_t before = 0; before < shape.block_kv; before += config.tile_kv) {
+    out->payloads.resize(out->payloads.size() + payload_words, 0);
+    write_payload(
+        config, [&](std::int64_t row, std::int64_t column) { return before + column <= row; },
+        out->payloads.data() + out->payloads.size() - payload_words);
+  }
+}
+
 /// The configuration, or one like it whose tiles divide the blocks.
 codegen::AttentionConfig narrowed(codegen::AttentionConfig config, const BlockListShape& shape) {
-  if (shape.block_q % config.query_rows() != 0) {
+  if (shape.block_q % config.query_rows() != 0 ||
+      (shape.causal && shape.block_q != config.query_rows())) {
     config.warpgroups = config.split_columns ? config.warpgroups : 1;
     config.warp_slabs = 1;
     config.ping_pong = false;
@@ -85,6 +104,8 @@ codegen::AttentionConfig narrowed(codegen::AttentionConfig config, const BlockLi
 }
 
 bool tiles_divide(const codegen::AttentionConfig& config, const BlockListShape& shape) {
+  // The diagonal's payloads are those of a whole query block.
+  if (shape.causal && config.query_rows() != shape.block_q) return false;
   return (!config.pack_heads || shape.per_kv_head) && shape.block_q % config.query_rows() == 0 &&
          shape.block_kv % config.tile_kv == 0;
 }
@@ -143,6 +164,7 @@ BlockListGeometry block_list_geometry(const AttentionProblem& problem, const Blo
   p.num_records = narrow("query tiles of all heads", heads * record_heads * records_per_head);
   p.num_blocks = num_blocks;
   classify_tiles(problem, shape, config, &out);
+  add_diagonal(problem, shape, config, &out);
 
   // Two runs have a hidden block between them, unless a block of fewer keys ends one; what a warp
   // holds at a time ends one, too (kSegmentTiles in kernels/plan/params.cuh).
@@ -156,6 +178,7 @@ BlockListGeometry block_list_geometry(const AttentionProblem& problem, const Blo
   for (const std::uint32_t word : out.partial_tiles) partial_tiles += __builtin_popcount(word);
   p.partial_capacity =
       static_cast<std::int32_t>(std::clamp<std::int64_t>(partial_tiles, 1, max_blocks));
+  if (shape.causal) p.partial_capacity += p.tiles_per_block;
   narrow("runs of the lists", rows * p.run_capacity);
   narrow("partial tiles of the lists", rows * p.partial_capacity);
 
@@ -179,6 +202,9 @@ std::vector<ConfigCandidate> block_list_candidates(const AttentionProblem& probl
   for (const auto& config : configs) add(config);
   if (candidates.empty())
     for (const auto& config : configs) add(narrowed(config, shape));
+  STOF_CHECK(!shape.causal || !candidates.empty(), kUnsupported,
+             "causal: no kernel for these head dimensions has query tiles of {} rows; use blocks of 64",
+             shape.block_q);
   STOF_ASSERT(!candidates.empty());  // one slab of 64 rows and 64 keys divide every block
   sort_candidates(&candidates);
   return candidates;

@@ -15,9 +15,9 @@ struct BlockListParams {
   std::int32_t num_heads, num_q_blocks, num_rows, max_blocks, num_kv_blocks, num_tiles,
       num_tile_words, tiles_per_block, run_capacity, partial_capacity, hidden_payload, num_heads_q,
       heads_per_record, record_heads, query_tile_rows, records_per_row, records_per_head,
-      num_records, order_group, num_blocks;
+      num_records, order_group, num_blocks, diagonal_payload, diagonal_offset;
 };
-static_assert(sizeof(BlockListParams) == 216, "params.cuh asserts the same");
+static_assert(sizeof(BlockListParams) == 224, "params.cuh asserts the same");
 
 /// What the plan kernels leave when a list is wrong: [row, 31 bits][fault, 1 bit][value, 32 bits];
 /// all ones: nothing was.

@@ -26,6 +26,17 @@ void BlockListShape::validate(const AttentionProblem& problem) const {
              max_blocks);
   STOF_CHECK(expected_share > 0 && expected_share <= 1, kInvalidArgument,
              "expected_share: expected more than 0 and at most 1, got {}", expected_share);
+  if (causal) {
+    STOF_CHECK(block_q == block_kv && block_q <= 128, kUnsupported,
+               "causal: expected square blocks of 64 or 128, got {} x {}", block_q, block_kv);
+    const bool shifted = problem.alignment == mask::Alignment::kBottomRight;
+    const std::int64_t offset = shifted ? problem.seq_kv - problem.seq_q : 0;
+    STOF_CHECK(offset % block_q == 0, kUnsupported,
+               "causal: expected seq_kv - seq_q to be a multiple of the block of {}, got {}",
+               block_q, offset);
+    STOF_CHECK(key_block_sizes.empty(), kUnsupported,
+               "causal: expected no key_block_sizes, got {}", key_block_sizes.size());
+  }
   if (key_block_sizes.empty()) return;
   const auto blocks = static_cast<std::size_t>(num_kv_blocks(problem));
   STOF_CHECK(key_block_sizes.size() == blocks, kInvalidArgument,

@@ -14,14 +14,14 @@ namespace stof::cuda {
 /// How tokens are divided into blocks. Query block i is rows i * block_q and on, key block j keys
 /// j * block_kv and on; the last ones end with the sequence.
 struct BlockListShape {
-  std::int64_t block_q = 64;     ///< a multiple of 64
-  std::int64_t block_kv = 64;    ///< a multiple of 64
-  std::int64_t max_blocks = 0;   ///< most ids of a query block; 0: as many as there are key blocks
-  bool per_kv_head = false;      ///< one list for all query heads of a key/value head, which may
-                                 ///< then share a block's keys and values
-  /// A query sees no key after its own position, whatever the lists say: of the key block that holds
-  /// it only the first ones. Needs square blocks and lengths that leave the diagonal at their corners
-  /// (bottom-right alignment: seq_kv - seq_q a multiple of the side).
+  std::int64_t block_q = 64;    ///< a multiple of 64
+  std::int64_t block_kv = 64;   ///< a multiple of 64
+  std::int64_t max_blocks = 0;  ///< most ids of a query block; 0: as many as there are key blocks
+  bool per_kv_head = false;     ///< one list for all query heads of a key/value head, which may
+                                ///< then share a block's keys and values
+  /// A query sees no key after its own position, whatever the lists say: of the key block that
+  /// holds it only the first ones. Needs square blocks and lengths that leave the diagonal at their
+  /// corners (bottom-right alignment: seq_kv - seq_q a multiple of the side).
   bool causal = false;
   double expected_share = 0.25;  ///< of key blocks in a list, in (0, 1]: for the choice of kernel
   /// How many keys of each key block exist, its first ones (tokens sorted into grid tiles and

@@ -9,23 +9,24 @@
 
 namespace stof::cuda {
 
-/// block_topk on the GPU: the choice of mask::prune(), bit for bit, as lists for a BlockListPlan. How
-/// many blocks each row keeps follows from the base mask, so it is planned; which, is chosen at every
-/// run. run() allocates, compiles and synchronises nothing and can be captured in CUDA graphs.
+/// block_topk on the GPU: the choice of mask::prune(), bit for bit, as lists for a BlockListPlan.
+/// How many blocks each row keeps follows from the base mask, so it is planned; which, is chosen at
+/// every run. run() allocates, compiles and synchronises nothing and can be captured in CUDA
+/// graphs.
 class BlockPruner {
  public:
-  /// Reads of the problem batch, heads, lengths, head_dim_qk, dtype (float16 or bfloat16), scale and
-  /// alignment. `base`: only blocks that it shows a pair of are chosen from; it is the same for all
-  /// heads and batch entries. Throws NotFound without a GPU, InvalidArgument naming a field,
+  /// Reads of the problem batch, heads, lengths, head_dim_qk, dtype (float16 or bfloat16), scale
+  /// and alignment. `base`: only blocks that it shows a pair of are chosen from; it is the same for
+  /// all heads and batch entries. Throws NotFound without a GPU, InvalidArgument naming a field,
   /// Unsupported naming what is not block_topk, a base that differs by head, or more than 4096 key
   /// blocks.
   static BlockPruner build(const AttentionProblem& problem, const mask::PruneSettings& settings,
                            const mask::Mask& base, int device = 0);
 
   /// Chooses. q: [batch, num_heads_q, seq_q, head_dim_qk], k: [batch, num_heads_kv, seq_kv,
-  /// head_dim_qk], in device memory, rows at multiples of 16 bytes, unit last stride. Asynchronous on
-  /// `stream` (a CUstream; null = default stream); the lists are the pruner's and are those of the
-  /// last run. Throws InvalidArgument naming the tensor.
+  /// head_dim_qk], in device memory, rows at multiples of 16 bytes, unit last stride. Asynchronous
+  /// on `stream` (a CUstream; null = default stream); the lists are the pruner's and are those of
+  /// the last run. Throws InvalidArgument naming the tensor.
   BlockLists run(const TensorView& q, const TensorView& k, void* stream) const;
 
   /// Blocks as a BlockListPlan takes them: it needs sides of a multiple of 64.

@@ -3,7 +3,7 @@
 // src/mask/dynamic/blocks.cc for block_topk, bit for bit.
 
 #include "prune/params.cuh"
-#include "ptx/thread.cuh"
+#include "ptx/math.cuh"
 
 namespace stof::prune {
 
@@ -13,7 +13,7 @@ __device__ __forceinline__ u32 order_of(float score, unsigned char state) {
   if (state == kHidden) return 0;
   if (state == kStays) return ~0u;
   if (score != score) return 1;
-  const u32 bits = __float_as_uint(score + 0.0f);  // -0 is 0
+  const u32 bits = static_cast<u32>(ptx::bits_of(score + 0.0f));  // -0 is 0
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 

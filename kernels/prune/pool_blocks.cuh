@@ -4,7 +4,6 @@
 
 #include "prune/params.cuh"
 #include "ptx/math.cuh"
-#include "ptx/thread.cuh"
 
 namespace stof::prune {
 
@@ -63,7 +62,7 @@ __device__ __forceinline__ void pool_blocks(const BlockParams& params) {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i)
       if (first + i < end)
-        words[i] = __ldg(reinterpret_cast<const uint4*>(row + i * strides[2]));
+        words[i] = *reinterpret_cast<const uint4*>(row + i * strides[2]);
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= end || used[first + i] == 0) continue;

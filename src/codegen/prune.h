@@ -1,6 +1,6 @@
 #pragma once
-// Kernels that choose key blocks by pooled scores: configuration and source text. The kernels are in
-// kernels/prune.
+// Kernels that choose key blocks by pooled scores: configuration and source text. The kernels are
+// in kernels/prune.
 
 #include <string>
 

@@ -1,10 +1,10 @@
 // Checks what prunes on the GPU against the CPU's pruners and a sum in double.
 //   prune_gpu_check [--only KIND,...]
-// Kinds: choice (the two of four keys that each kernel keeps, of exact scores: bit for bit the CPU's
-// nm(2, 4)), near (the same of real numbers: where it differs, scores are equal but for rounding),
-// output (output and log-sum-exp for what was kept), blocks (block_topk's lists, the CPU's bit for bit,
-// and attention over them), refusals. Exits 1 with failures. Needs a GPU of
-// compute capability 8.0 or later.
+// Kinds: choice (the two of four keys that each kernel keeps, of exact scores: bit for bit the
+// CPU's nm(2, 4)), near (the same of real numbers: where it differs, scores are equal but for
+// rounding), output (output and log-sum-exp for what was kept), refusals. Exits 1 with failures.
+// Needs a GPU of compute capability 8.0 or later. block_prune_check.cc has the pruners that make
+// block lists.
 
 #include <algorithm>
 #include <cmath>
@@ -62,9 +62,7 @@ struct Operand {
     driver.check(driver.cuStreamSynchronize(nullptr), "uploading an operand");
   }
   TensorView on_host() const { return {values.data(), DType::kFloat32, shape}; }
-  TensorView on_device() const {
-    return {cuda::device_pointer(memory.address()), dtype, shape};
-  }
+  TensorView on_device() const { return {cuda::device_pointer(memory.address()), dtype, shape}; }
   const float* row(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return values.data() + ((b * shape[1] + h) * shape[2] + i) * shape[3];
   }
@@ -97,10 +95,11 @@ class Case {
     tensors.q = q.on_device();
     tensors.k = k.on_device();
     tensors.v = values.on_device();
-    tensors.out = {cuda::device_pointer(out_.address()), p.dtype,
+    tensors.out = {cuda::device_pointer(out_.address()),
+                   p.dtype,
                    {p.batch, p.num_heads_q, p.seq_q, p.head_dim_v}};
-    tensors.lse = {cuda::device_pointer(lse_.address()), DType::kFloat32,
-                   {p.batch, p.num_heads_q, p.seq_q}};
+    tensors.lse = {
+        cuda::device_pointer(lse_.address()), DType::kFloat32, {p.batch, p.num_heads_q, p.seq_q}};
     plan.run(tensors, nullptr);
     std::vector<std::uint16_t> bits(out_.bytes() / 2);
     lse->resize(lse_.bytes() / 4);
@@ -179,9 +178,9 @@ AttentionProblem problem_of(std::int64_t head_dim, DType dtype, std::int64_t seq
 }
 
 struct Difference {
-  std::int64_t pairs = 0;       ///< of kept by one and not by the other
-  std::int64_t first = -1;      ///< row * seq_kv + key
-  double worst_gap = 0;         ///< of scores, over what float32 sums may be off by
+  std::int64_t pairs = 0;   ///< of kept by one and not by the other
+  std::int64_t first = -1;  ///< row * seq_kv + key
+  double worst_gap = 0;     ///< of scores, over what float32 sums may be off by
 };
 
 /// Kernel against pruner. A key that one keeps and the other doesn't must be equal to one of the
@@ -268,8 +267,7 @@ void check_kernels(const cuda::Device& device, bool choice, bool near, bool outp
   check::compile_ahead(texts, device.facts().target());
   std::uint64_t seed = 1;
   for (const Size& s : sizes) {
-    const AttentionProblem p =
-        problem_of(s.head_dim, s.dtype, s.seq_q, s.seq_kv, s.bottom_right);
+    const AttentionProblem p = problem_of(s.head_dim, s.dtype, s.seq_q, s.seq_kv, s.bottom_right);
     for (const bool integers : {true, false}) {
       if (!(integers ? choice : near || output)) continue;
       const Case c(p, seed++, integers);
@@ -283,13 +281,13 @@ void check_kernels(const cuda::Device& device, bool choice, bool near, bool outp
           const Difference d = difference(c, kept, expected);
           const std::string what = config.name() + " " + name + (integers ? " integers" : "");
           if (integers || near) {
-            const bool good =
-                integers ? d.pairs == 0
-                         : d.worst_gap <= 1 && static_cast<double>(d.pairs) <=
-                                                   1e-3 * static_cast<double>(num_kept);
+            const bool good = integers
+                                  ? d.pairs == 0
+                                  : d.worst_gap <= 1 && static_cast<double>(d.pairs) <=
+                                                            1e-3 * static_cast<double>(num_kept);
             counts->add(good);
-            std::printf("%s %-60s kept %8ld, differ %ld, gap %.3f of the limit", good ? "ok " : "BAD",
-                        what.c_str(), num_kept, d.pairs, d.worst_gap);
+            std::printf("%s %-60s kept %8ld, differ %ld, gap %.3f of the limit",
+                        good ? "ok " : "BAD", what.c_str(), num_kept, d.pairs, d.worst_gap);
             if (d.first >= 0)
               std::printf(", first at row %ld key %ld", d.first / p.seq_kv, d.first % p.seq_kv);
             std::printf("\n");

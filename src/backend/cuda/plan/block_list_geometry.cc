@@ -202,9 +202,10 @@ std::vector<ConfigCandidate> block_list_candidates(const AttentionProblem& probl
   for (const auto& config : configs) add(config);
   if (candidates.empty())
     for (const auto& config : configs) add(narrowed(config, shape));
-  STOF_CHECK(!shape.causal || !candidates.empty(), kUnsupported,
-             "causal: no kernel for these head dimensions has query tiles of {} rows; use blocks of 64",
-             shape.block_q);
+  STOF_CHECK(
+      !shape.causal || !candidates.empty(), kUnsupported,
+      "causal: no kernel for these head dimensions has query tiles of {} rows; use blocks of 64",
+      shape.block_q);
   STOF_ASSERT(!candidates.empty());  // one slab of 64 rows and 64 keys divide every block
   sort_candidates(&candidates);
   return candidates;

@@ -34,8 +34,8 @@ void BlockListShape::validate(const AttentionProblem& problem) const {
     STOF_CHECK(offset % block_q == 0, kUnsupported,
                "causal: expected seq_kv - seq_q to be a multiple of the block of {}, got {}",
                block_q, offset);
-    STOF_CHECK(key_block_sizes.empty(), kUnsupported,
-               "causal: expected no key_block_sizes, got {}", key_block_sizes.size());
+    STOF_CHECK(key_block_sizes.empty(), kUnsupported, "causal: expected no key_block_sizes, got {}",
+               key_block_sizes.size());
   }
   if (key_block_sizes.empty()) return;
   const auto blocks = static_cast<std::size_t>(num_kv_blocks(problem));

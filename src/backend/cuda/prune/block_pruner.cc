@@ -1,34 +1,18 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "backend/cuda/attention/configs.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/prune/block_params.h"
+#include "backend/cuda/prune/block_plan.h"
 #include "backend/cuda/upload.h"
 #include "codegen/prune.h"
 #include "core/bits.h"
 #include "core/check.h"
-#include "mask/dynamic/block_grid.h"
-#include "stof/block_mask.h"
 #include "stof/cuda_prune.h"
 
 namespace stof::cuda {
 namespace {
-
-constexpr std::int64_t kMaxKeyBlocks = 4096;  // a row's scores are in shared memory
-
-void check_request(const AttentionProblem& problem, const mask::PruneSettings& settings) {
-  problem.validate();
-  settings.validate();
-  STOF_CHECK(settings.method == mask::PruneMethod::kBlockTopK, kUnsupported,
-             "method: the GPU chooses by block_topk, got {}; use mask::prune for it",
-             mask::to_string(settings.method));
-  const std::int64_t blocks = ceil_div(problem.seq_kv, settings.block);
-  STOF_CHECK(blocks <= kMaxKeyBlocks, kUnsupported,
-             "block: {} keys are {} blocks of {}, the GPU takes up to {}; use larger blocks",
-             problem.seq_kv, blocks, settings.block, kMaxKeyBlocks);
-}
 
 /// Addresses and strides of q or k.
 void set_operand(const char* name, const TensorView& view, DType dtype, const Dims& shape,
@@ -60,49 +44,23 @@ struct BlockPruner::Impl {
   BlockPruneParams params;
   double kept_fraction = 1;
 
-  void plan(const mask::Mask& base);
+  void upload_plan(const BlockPrunePlan& plan);
 };
 
-/// What follows from the base mask alone, by the CPU pruner's own code.
-void BlockPruner::Impl::plan(const mask::Mask& base) {
-  const AttentionProblem& p = problem;
-  const mask::ScoreShape score_shape{p.batch, p.num_heads_q, p.seq_q, p.seq_kv};
-  const mask::Mask bound = base.bind(score_shape, p.alignment);
-  const mask::BlockMask blocks = build_block_mask(bound, score_shape, p.alignment);
-  STOF_CHECK(blocks.head_extent() == 1 && blocks.batch_extent() == 1, kUnsupported,
-             "base: expected one mask for all heads and batch entries, got {}", base.describe());
-  mask::PruneHead head;
-  head.q.rows = p.seq_q;
-  head.k.rows = p.seq_kv;
-  head.base = &bound;
-  head.query_offset = p.alignment == mask::Alignment::kBottomRight ? p.seq_kv - p.seq_q : 0;
-  const mask::BlockGrid grid(head, settings);
-  const mask::UsedRows used(head);
-  const std::int64_t count = mask::blocks_to_keep(grid, settings.keep);
-  std::vector<std::uint8_t> of_blocks;
-  std::vector<std::int32_t> of_rows;
-  for (std::int64_t row = 0; row < grid.num_rows(); ++row) {
-    of_rows.push_back(static_cast<std::int32_t>(std::min(count, grid.num_visible(row))));
-    for (std::int64_t col = 0; col < grid.num_cols(); ++col)
-      of_blocks.push_back(grid.must_stay(row, col) ? 2 : grid.visible(row, col) ? 1 : 0);
-  }
-  const std::int64_t all_kept = std::accumulate(of_rows.begin(), of_rows.end(), std::int64_t{0});
-  if (grid.total_visible() > 0)
-    kept_fraction = static_cast<double>(all_kept) / static_cast<double>(grid.total_visible());
-  params.q_blocks = static_cast<std::int32_t>(grid.num_rows());
-  params.kv_blocks = static_cast<std::int32_t>(grid.num_cols());
-  params.max_kept = std::max(1, *std::max_element(of_rows.begin(), of_rows.end()));
-  states = upload(of_blocks, "the base mask's blocks");
-  kept = upload(of_rows, "how many blocks rows keep");
-  used_q = upload(used.queries, "queries that see something");
-  used_k = upload(used.keys, "keys that are seen");
+void BlockPruner::Impl::upload_plan(const BlockPrunePlan& plan) {
+  kept_fraction = plan.kept_fraction;
+  params.q_blocks = static_cast<std::int32_t>(plan.q_blocks);
+  params.kv_blocks = static_cast<std::int32_t>(plan.kv_blocks);
+  params.max_kept = plan.max_kept;
+  states = upload(plan.states, "the base mask's blocks");
+  kept = upload(plan.kept, "how many blocks rows keep");
+  used_q = upload(plan.used_q, "queries that see something");
+  used_k = upload(plan.used_k, "keys that are seen");
   Driver::instance().check(Driver::instance().cuStreamSynchronize(nullptr), "uploading the base");
 }
 
-BlockPruner BlockPruner::build(const AttentionProblem& problem,
-                               const mask::PruneSettings& settings, const mask::Mask& base,
-                               int device_ordinal) try {
-  check_request(problem, settings);
+BlockPruner BlockPruner::build(const AttentionProblem& problem, const mask::PruneSettings& settings,
+                               const mask::Mask& base, int device_ordinal) try {
   auto impl = std::make_shared<Impl>();
   impl->problem = problem;
   impl->settings = settings;
@@ -111,17 +69,19 @@ BlockPruner BlockPruner::build(const AttentionProblem& problem,
   config.head_dim = static_cast<int>(problem.head_dim_qk);
   config.max_pooling = settings.pooling == mask::PrunePooling::kMax;
   config.validate();
+  const BlockPrunePlan plan = plan_block_prune(problem, settings, base);
   impl->device = Device::open(device_ordinal);
-  impl->plan(base);
+  impl->upload_plan(plan);
   BlockPruneParams& p = impl->params;
   while (config.key_blocks < p.kv_blocks) config.key_blocks *= 2;
-  const int room = KernelTarget{impl->device.facts().major * 10 + impl->device.facts().minor}
-                       .shared_per_block();
-  STOF_CHECK(config.choose_shared_bytes() <= room, kUnsupported,
-             "block: {} key blocks need {} bytes of shared memory, the GPU has {}; use larger blocks",
-             p.kv_blocks, config.choose_shared_bytes(), room);
-  impl->pool = &loaded_kernel(
-      {config.name("pool_blocks"), emit_pool_blocks(config), "pool_blocks"}, impl->device);
+  const int room =
+      KernelTarget{impl->device.facts().major * 10 + impl->device.facts().minor}.shared_per_block();
+  STOF_CHECK(
+      config.choose_shared_bytes() <= room, kUnsupported,
+      "block: {} key blocks need {} bytes of shared memory, the GPU has {}; use larger blocks",
+      p.kv_blocks, config.choose_shared_bytes(), room);
+  impl->pool = &loaded_kernel({config.name("pool_blocks"), emit_pool_blocks(config), "pool_blocks"},
+                              impl->device);
   impl->choose = &loaded_kernel({config.name("choose_blocks"), emit_choose_blocks(config),
                                  "choose_blocks", config.choose_shared_bytes()},
                                 impl->device);
@@ -143,15 +103,14 @@ BlockPruner BlockPruner::build(const AttentionProblem& problem,
   p.kept = impl->kept.address();
   p.ids = impl->ids.address();
   p.batch = static_cast<std::int32_t>(problem.batch);
-  p.pool_blocks_q = static_cast<std::int32_t>(
-      ceil_div(heads_q * p.q_blocks, config.pooled_at_once()));
+  p.pool_blocks_q =
+      static_cast<std::int32_t>(ceil_div(heads_q * p.q_blocks, config.pooled_at_once()));
   p.heads_q = static_cast<std::int32_t>(problem.num_heads_q);
   p.heads_kv = static_cast<std::int32_t>(problem.num_heads_kv);
   p.seq_q = static_cast<std::int32_t>(problem.seq_q);
   p.seq_kv = static_cast<std::int32_t>(problem.seq_kv);
   p.block = static_cast<std::int32_t>(settings.block);
-  p.scale =
-      problem.scale.value_or(1 / std::sqrt(static_cast<float>(problem.head_dim_qk)));
+  p.scale = problem.scale.value_or(1 / std::sqrt(static_cast<float>(problem.head_dim_qk)));
   return BlockPruner(impl);
 } catch (const Error& error) {
   add_context(error, "planning " + settings.to_text() + " of " + problem.describe());
@@ -168,8 +127,8 @@ BlockLists BlockPruner::run(const TensorView& q, const TensorView& k, void* stre
   impl.device.use();  // the caller may be a thread that never touched the GPU
   void* arguments[] = {&params};
   const auto on = static_cast<CUstream>(stream);
-  const auto pool_keys = ceil_div(p.batch * p.num_heads_kv * params.kv_blocks,
-                                  impl.config.pooled_at_once());
+  const auto pool_keys =
+      ceil_div(p.batch * p.num_heads_kv * params.kv_blocks, impl.config.pooled_at_once());
   impl.pool->launch(static_cast<unsigned>(params.pool_blocks_q + pool_keys),
                     codegen::BlockPruneConfig::kPoolThreads, on, arguments);
   const auto groups = ceil_div(params.q_blocks, codegen::BlockPruneConfig::kChooseRows);
@@ -185,8 +144,8 @@ BlockListShape BlockPruner::shape() const {
   BlockListShape shape;
   shape.block_q = shape.block_kv = impl_->settings.block;
   shape.max_blocks = impl_->params.max_kept;
-  shape.expected_share = std::clamp(
-      static_cast<double>(impl_->params.max_kept) / impl_->params.kv_blocks, 1e-6, 1.0);
+  shape.expected_share =
+      std::clamp(static_cast<double>(impl_->params.max_kept) / impl_->params.kv_blocks, 1e-6, 1.0);
   return shape;
 }
 

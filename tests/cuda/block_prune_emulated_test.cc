@@ -166,8 +166,8 @@ TEST(BlockPruneEmulated, ChoosesWhatTheCpuPrunerDoes) {
 }
 
 TEST(BlockPruneEmulated, OrdersNanInfinitiesAndEqualScores) {
-  for (const char* settings : {"block_topk(0.4, block=4, sinks=0, local=0)",
-                               "block_topk(0.9, block=4, sinks=0, local=0)"})
+  for (const char* settings :
+       {"block_topk(0.4, block=4, sinks=0, local=0)", "block_topk(0.9, block=4, sinks=0, local=0)"})
     check<16, false>(problem_of(30, 60), settings, mask::all(), true);
   check<16, true>(problem_of(30, 60), "block_topk(0.6, block=4, pool=max, sinks=0, local=0)",
                   mask::random_elements(0.1, 3), true);

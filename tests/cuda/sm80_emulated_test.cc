@@ -123,10 +123,8 @@ class Tensor {
   /// Of one batch entry, contiguous.
   std::vector<float> values(std::int64_t heads) const {
     std::vector<float> all;
-    for (std::int64_t head = 0; head < heads; ++head)
-      for (std::int64_t row = 0; row < rows_; ++row)
-        for (std::int64_t column = 0; column < columns_; ++column)
-          all.push_back(static_cast<float>(at(0, head, row, column)));
+    for (std::int64_t i = 0; i < heads * rows_ * columns_; ++i)
+      all.push_back(static_cast<float>(at(0, 0, i / columns_, i % columns_)));
     return all;
   }
 
@@ -229,8 +227,8 @@ class Emulation {
   /// What the CPU's pruner leaves of it: of integers, so that scores are exact and many are equal.
   mask::Mask pruned(const mask::Mask& base) const {
     const std::vector<float> q = q_.values(kHeads), k = k_.values(kHeadsKv);
-    const Dims q_shape{1, kHeads, problem_.seq_q, problem_.head_dim_qk};
-    const Dims k_shape{1, kHeadsKv, problem_.seq_kv, problem_.head_dim_qk};
+    const Dims q_shape{1, kHeads, problem_.seq_q, problem_.head_dim_qk},
+        k_shape{1, kHeadsKv, problem_.seq_kv, problem_.head_dim_qk};
     const mask::PruneInput input{{q.data(), DType::kFloat32, q_shape, contiguous_strides(q_shape)},
                                  {k.data(), DType::kFloat32, k_shape, contiguous_strides(k_shape)},
                                  0,

@@ -1,5 +1,5 @@
-// Checks block_topk on the GPU: its lists against the CPU's pruner, block by block, and attention over
-// them against the oracle under the pruner's mask.
+// Checks block_topk on the GPU: its lists against the CPU's pruner, block by block, and attention
+// over them against the oracle under the pruner's mask.
 //   block_prune_gpu_check
 // Exits 1 with failures. Needs a GPU of compute capability 8.0 or later.
 
@@ -22,10 +22,10 @@ const cuda::Driver& driver() { return cuda::Driver::instance(); }
 template <class T>
 std::vector<T> download(const void* address, std::int64_t count) {
   std::vector<T> values(static_cast<std::size_t>(count));
-  driver().check(driver().cuMemcpyDtoHAsync(values.data(),
-                                            reinterpret_cast<cuda::CUdeviceptr>(address),
-                                            values.size() * sizeof(T), nullptr),
-                 "reading back");
+  driver().check(
+      driver().cuMemcpyDtoHAsync(values.data(), reinterpret_cast<cuda::CUdeviceptr>(address),
+                                 values.size() * sizeof(T), nullptr),
+      "reading back");
   driver().check(driver().cuStreamSynchronize(nullptr), "reading back");
   return values;
 }
@@ -83,8 +83,7 @@ bool check(const Case& c, const cuda::Device& device) {
   shape.causal = c.causal;
   const auto plan = cuda::BlockListPlan::build(p, shape);
   const cuda::BlockLists lists = gpu.run(data.tensors().q, data.tensors().k, nullptr);
-  const auto counts =
-      download<std::int32_t>(lists.counts.data, num_elements(lists.counts.shape));
+  const auto counts = download<std::int32_t>(lists.counts.data, num_elements(lists.counts.shape));
   const auto ids = download<std::int32_t>(lists.ids.data, num_elements(lists.ids.shape));
   const std::int64_t rows = lists.ids.shape[2], width = lists.ids.shape[3];
   const std::int64_t side = pruner.heads[0].block;
@@ -111,9 +110,10 @@ bool check(const Case& c, const cuda::Device& device) {
   const auto errors = data.compare(expected.mask, 200);
   const double limit = p.dtype == DType::kFloat16 ? 1e-3 : 5e-3;
   const bool good = wrong == 0 && nan == 0 && errors.frobenius < limit && errors.lse < 1e-3;
-  std::printf("%s %-40s %s: %ld blocks, %ld rows differ (first %ld); error %.2e lse %.2e nan %ld, %s\n",
-              good ? "ok " : "BAD", c.settings, p.describe().c_str(), kept, wrong, first_wrong,
-              errors.frobenius, errors.lse, nan, plan.facts().kernel.c_str());
+  std::printf(
+      "%s %-40s %s: %ld blocks, %ld rows differ (first %ld); error %.2e lse %.2e nan %ld, %s\n",
+      good ? "ok " : "BAD", c.settings, p.describe().c_str(), kept, wrong, first_wrong,
+      errors.frobenius, errors.lse, nan, plan.facts().kernel.c_str());
   return good;
 }
 

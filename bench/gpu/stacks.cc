@@ -23,6 +23,12 @@ const std::vector<StackModel>& models() {
        "causal_bigbird"},
       {"vit-base", Design::kPreNorm, 768, 3072, 12, 12, 64, 12, Activation::kGeluErf, 1e-12,
        "dense"},
+      // At (16,2048), 32768 rows of each part: products 13.0 TFLOP (198 million weights), attention
+      // across 2.47 dense, to the own text 1.1 in visible tiles; norms and residuals 60 x 100 MB.
+      // From GPT-2's measured rate of products (5.6 TFLOP and half of that attention in 9.7 ms)
+      // and 450 TFLOP/s across: 22.6 + 5.5 + 1 = 29 ms predicted, 29.3 to 32.8 measured (at the
+      // card's power limit); (8,512) 3.4 predicted, 3.72; (1,128) 230 launches of 3.2 us, 0.75
+      // predicted, 0.78.
       {"t5-base", Design::kT5, 768, 3072, 12, 12, 64, 12, Activation::kRelu, 1e-6, "bigbird"},
   };
   return all;

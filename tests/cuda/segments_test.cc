@@ -5,7 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "backend/cuda/common_kernels.h"
 #include "backend/cuda/segments/operands.h"
+#include "fusion/initial.h"
 #include "graph/deferred_norm.h"
 #include "jit/nvrtc.h"
 #include "model/bert_graph.h"
@@ -203,6 +207,24 @@ TEST(CudaSegments, RefuseChoicesByName) {
   EXPECT_THAT(message({"attention", {}}), HasSubstr("it is no attention"));
   EXPECT_THAT(message({"gemm_sm90", {}}), HasSubstr("none of the kernels'"));
   EXPECT_THAT(message({"row", {{"vector", 8}, {"warps", 1}}}), HasSubstr("rows"));
+}
+
+TEST(RowRunners, OfUntunedBertAreAmongTheCommonKernels) {
+  const Device device = described(9, 132);
+  std::set<std::string> common;
+  for (const auto& request : common_kernels({}, "sm_90a")) common.insert(request.name);
+  for (const std::int64_t rows : {16, 32768}) {
+    const Graph graph = bert(rows);
+    int found = 0;
+    for (const fusion::Segment& segment : fusion::decode(graph, fusion::initial_scheme(graph)))
+      for (const Choice& choice : kRowRunners.candidates(graph, segment, device)) {
+        const auto kernel = kRowRunners.kernel(graph, segment, choice, device);
+        EXPECT_TRUE(common.contains(kernel.name)) << kernel.name;
+        ++found;
+        break;
+      }
+    EXPECT_EQ(found, 3);  // embeddings, two halves of a layer
+  }
 }
 
 }  // namespace

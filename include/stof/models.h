@@ -22,7 +22,8 @@ typedef struct stof_model stof_model;
 enum {                   /* what a model is, and the functions below that take it */
        STOF_ENCODER = 0, /* embeds texts */
        STOF_GENERATOR = 1,
-       STOF_IMAGE_CLASSIFIER = 2
+       STOF_IMAGE_CLASSIFIER = 2,
+       STOF_SEQ2SEQ_GENERATOR = 3 /* turns texts into texts */
 };
 
 enum {
@@ -50,12 +51,14 @@ stof_status stof_model_kind(const stof_model* model, int32_t* kind);
 /* JSON: {"kind", "description", "place" ("CPU, float32"), "place_note" (why STOF_AUTO did not take
  * the GPU that is there, or ""), "num_layers", "num_heads"} and, of an encoder, "hidden_size" and
  * "max_tokens", of a generator "vocab_size" and "max_positions", of an image classifier
- * "image_height", "image_width" and "labels", by id. */
+ * "image_height", "image_width" and "labels", by id, of a seq2seq generator "num_decoder_layers"
+ * ("num_layers" are the encoder's), "hidden_size", "vocab_size" and "tasks", a list of what
+ * stof_model_task() gives. */
 stof_status stof_model_to_json(const stof_model* model, char** json);
 
-/* JSON of an encoder's or a generator's tokens: {"ids", "tokens" (as the vocabulary spells them),
+/* JSON of the tokens of a model that reads texts: {"ids", "tokens" (as the vocabulary spells them),
  * "truncated"}, with what the tokenizer puts around every text. num_bytes < 0: up to a NUL.
- * max_tokens cuts an encoder's (0: the model's own limit) and is 0 for a generator, whose texts are
+ * max_tokens cuts an encoder's (0: the model's own limit) and is 0 for generators, whose texts are
  * not cut. */
 stof_status stof_model_tokenize(const stof_model* model, const char* text, int64_t num_bytes,
                                 int64_t max_tokens, char** json);
@@ -137,6 +140,31 @@ stof_status stof_model_logits(const stof_model* model, int64_t num_ids, const in
  * U+FFFD. num_bytes may be null. */
 stof_status stof_model_detokenize(const stof_model* model, int64_t num_ids, const int32_t* ids,
                                   char** text, int64_t* num_bytes);
+
+/* --- seq2seq generators -------------------------------------------------------------------- */
+
+/* T5 and its kin. stof_model_generate() turns each of its prompts, texts behind a task's prefix,
+ * into another; masks are over the tokens of the text that is read, and prefill_chunk is 0.
+ * stof_model_detokenize() takes them too. */
+
+/* What stands in front of a text that is to be translated from `source` to `target` (English names
+ * of languages, or codes: "en", "de", "fr", "ro" and those that the model's tasks name), or, both
+ * null, to be summarised. JSON: {"name", "prefix", "max_tokens" (at most so many are written, as
+ * the model's files say; 0: they don't)}. */
+stof_status stof_model_task(const stof_model* model, const char* source, const char* target,
+                            char** json);
+/* What the encoder makes of each token: float32 [num_ids, hidden_size] in host memory, row-major.
+ * Of the options masks and num_threads play a part. */
+stof_status stof_model_encode_ids(const stof_model* model, int64_t num_ids, const int32_t* ids,
+                                  const stof_generate_options* options, const stof_tensor* states);
+/* What the decoder expects for the text `ids` first, and after each token of `written`: float32
+ * [num_written + 1, vocab_size]. Options as above. */
+stof_status stof_model_seq2seq_logits(const stof_model* model, int64_t num_ids, const int32_t* ids,
+                                      int64_t num_written, const int32_t* written,
+                                      const stof_generate_options* options,
+                                      const stof_tensor* logits);
+
+/* --- conversations of generators ----------------------------------------------------------- */
 
 /* A turn of a conversation. */
 typedef struct stof_chat_message {

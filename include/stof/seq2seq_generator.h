@@ -51,6 +51,8 @@ class Seq2SeqGenerator {
 
   /// With the end token behind the text. The text stands as it is: prefixes are the caller's.
   std::vector<std::int32_t> tokenize(const std::string& text) const;
+  /// As the vocabulary spells it.
+  std::string token(std::int32_t id) const;
   /// Special tokens left out.
   std::string detokenize(const std::vector<std::int32_t>& ids) const;
 

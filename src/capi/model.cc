@@ -14,8 +14,9 @@
 namespace stof::capi {
 namespace {
 
-constexpr const char* kArticles[] = {"an encoder", "a generator", "an image classifier"};
-constexpr const char* kKinds[] = {"encoder", "generator", "image classifier"};
+constexpr const char* kArticles[] = {"an encoder", "a generator", "an image classifier",
+                                     "a seq2seq generator"};
+constexpr const char* kKinds[] = {"encoder", "generator", "image classifier", "seq2seq generator"};
 
 template <class Kind>
 const Kind& model_of(const stof_model* model, int kind) {
@@ -75,6 +76,8 @@ stof_model load(const std::string& path, const LoadOptions& options) {
       return {TextGenerator::load(path, options)};
     case model::ModelKind::kImageClassifier:
       return {load_classifier(path, options)};
+    case model::ModelKind::kSeq2Seq:
+      return {Seq2SeqGenerator::load(path, options)};
     case model::ModelKind::kEncoder:
       break;
   }
@@ -106,13 +109,27 @@ nlohmann::ordered_json facts_of(const ImageClassifier& model) {
           {"labels", model.labels()}};
 }
 
+nlohmann::ordered_json facts_of(const Seq2SeqGenerator& model) {
+  auto tasks = nlohmann::ordered_json::array();
+  for (const Seq2SeqTask& task : model.tasks()) tasks.push_back(to_json(task));
+  return {{"place", model.place()},
+          {"place_note", model.place_note()},
+          {"num_layers", model.encoder_layers()},
+          {"num_decoder_layers", model.decoder_layers()},
+          {"num_heads", model.num_heads()},
+          {"hidden_size", model.hidden_size()},
+          {"vocab_size", model.vocab_size()},
+          {"tasks", tasks}};
+}
+
 std::string tokens_of(const TextEncoder& model, const std::string& text, std::int64_t max_tokens) {
   const EncodedText encoded = model.tokenize(text, max_tokens);
   return dump({{"ids", encoded.ids}, {"tokens", encoded.tokens}, {"truncated", encoded.truncated}});
 }
 
-std::string tokens_of(const TextGenerator& model, const std::string& text,
-                      std::int64_t max_tokens) {
+/// Of a model whose texts are not cut.
+template <class Generator>
+std::string tokens_of(const Generator& model, const std::string& text, std::int64_t max_tokens) {
   STOF_CHECK(max_tokens == 0, kInvalidArgument,
              "max_tokens: expected 0 of a generator, whose texts are not cut, got {}", max_tokens);
   const std::vector<std::int32_t> ids = model.tokenize(text);
@@ -124,7 +141,8 @@ std::string tokens_of(const TextGenerator& model, const std::string& text,
 
 std::string tokens_of(const ImageClassifier&, const std::string&, std::int64_t) {
   throw_error(ErrorCode::kUnsupported,
-              "model: expected an encoder or a generator, got an image classifier");
+              "model: expected an encoder, a generator or a seq2seq generator, got an image "
+              "classifier");
 }
 
 }  // namespace
@@ -137,6 +155,13 @@ const TextGenerator& generator_of(const stof_model* model) {
 }
 const ImageClassifier& classifier_of(const stof_model* model) {
   return model_of<ImageClassifier>(model, STOF_IMAGE_CLASSIFIER);
+}
+const Seq2SeqGenerator& seq2seq_of(const stof_model* model) {
+  return model_of<Seq2SeqGenerator>(model, STOF_SEQ2SEQ_GENERATOR);
+}
+
+nlohmann::ordered_json to_json(const Seq2SeqTask& task) {
+  return {{"name", task.name}, {"prefix", task.prefix}, {"max_tokens", task.max_tokens}};
 }
 
 std::string text_of(const char* text, std::int64_t num_bytes, const std::string& name) {

@@ -6,7 +6,6 @@
 #include "core/cancel.h"
 
 namespace stof::capi {
-namespace {
 
 GenerateOptions generate_options_of(const stof_generate_options* options) {
   const stof_generate_options given = read_sized_or_default(options, "options");
@@ -28,13 +27,38 @@ GenerateOptions generate_options_of(const stof_generate_options* options) {
   return result;
 }
 
-std::vector<GeneratedText> generate(const TextGenerator& model,
-                                    const std::vector<std::string>& prompts,
+GenerateOptions seq2seq_options_of(const stof_generate_options* options) {
+  const std::int64_t chunk = read_sized_or_default(options, "options").prefill_chunk;
+  STOF_CHECK(chunk == 0, kInvalidArgument,
+             "options.prefill_chunk: expected 0 of a seq2seq generator, which reads a text at "
+             "once, got {}",
+             chunk);
+  return generate_options_of(options);
+}
+
+namespace {
+
+GenerateOptions options_for(const TextGenerator&, const stof_generate_options* options) {
+  return generate_options_of(options);
+}
+GenerateOptions options_for(const Seq2SeqGenerator&, const stof_generate_options* options) {
+  return seq2seq_options_of(options);
+}
+
+template <class Generator>
+std::vector<GeneratedText> generate(const Generator& model, const std::vector<std::string>& prompts,
                                     const GenerateOptions& options) {
   if (prompts.size() != 1) return model.generate_all(prompts, options);
   std::vector<GeneratedText> one;
   one.push_back(model.generate(prompts[0], options));
   return one;
+}
+
+/// Of a generator of either kind.
+template <class Visit>
+auto visit_generator(const stof_model* model, Visit visit) {
+  const auto* const seq2seq = std::get_if<Seq2SeqGenerator>(&required(model, "model").model);
+  return seq2seq != nullptr ? visit(*seq2seq) : visit(generator_of(model));
 }
 
 }  // namespace
@@ -49,9 +73,10 @@ stof_status stof_model_generate(const stof_model* model, int64_t num_prompts,
                                 const stof_generate_options* options, char** json) {
   return make_text(json, "json", [&] {
     auto all = nlohmann::ordered_json::array();
-    for (const stof::GeneratedText& text :
-         generate(generator_of(model), texts_of(num_prompts, prompts, num_bytes, "prompts"),
-                  generate_options_of(options)))
+    for (const stof::GeneratedText& text : visit_generator(model, [&](const auto& generator) {
+           return generate(generator, texts_of(num_prompts, prompts, num_bytes, "prompts"),
+                           options_for(generator, options));
+         }))
       all.push_back({{"text", text.text},
                      {"ids", text.ids},
                      {"stopped_by", stof::to_string(text.reason)},
@@ -76,7 +101,8 @@ stof_status stof_model_detokenize(const stof_model* model, int64_t num_ids, cons
                                   char** text, int64_t* num_bytes) {
   return guard([&] {
     char*& out = required(text, "text");
-    const std::string all = generator_of(model).detokenize(ids_of(num_ids, ids));
+    const std::string all = visit_generator(
+        model, [&](const auto& generator) { return generator.detokenize(ids_of(num_ids, ids)); });
     out = copy_text(all);
     if (num_bytes != nullptr) *num_bytes = static_cast<std::int64_t>(all.size());
   });

@@ -24,7 +24,8 @@ constexpr KnownType kKnownTypes[] = {
     {"llama", ModelKind::kGenerator},       {"mistral", ModelKind::kGenerator},
     {"qwen2", ModelKind::kGenerator},       {"gpt2", ModelKind::kGenerator},
     {"gemma3_text", ModelKind::kGenerator}, {"gemma3", ModelKind::kGenerator},
-    {"vit", ModelKind::kImageClassifier},
+    {"vit", ModelKind::kImageClassifier},   {"t5", ModelKind::kSeq2Seq},
+    {"mt5", ModelKind::kSeq2Seq},
 };
 
 const KnownType* find_type(std::string_view name) {

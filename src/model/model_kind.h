@@ -7,7 +7,7 @@
 
 namespace stof::model {
 
-enum class ModelKind : std::uint8_t { kEncoder, kGenerator, kImageClassifier };
+enum class ModelKind : std::uint8_t { kEncoder, kGenerator, kImageClassifier, kSeq2Seq };
 
 /// By config.json's model_type; a GGUF file, and a folder of one without config.json, hold a
 /// generator. Whether the model can be read its class says. Throws NotFound where there is no such

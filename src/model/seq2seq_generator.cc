@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backend/cpu/thread_scope.h"
+#include "core/cancel.h"
 #include "core/check.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -141,6 +142,8 @@ std::vector<std::int32_t> Seq2SeqGenerator::tokenize(const std::string& text) co
   return impl_->encode(text);
 }
 
+std::string Seq2SeqGenerator::token(std::int32_t id) const { return impl_->tokenizer->token(id); }
+
 std::string Seq2SeqGenerator::detokenize(const std::vector<std::int32_t>& ids) const {
   return impl_->tokenizer->decode(ids);
 }
@@ -197,6 +200,7 @@ std::vector<GeneratedText> Seq2SeqGenerator::Impl::generate(const std::vector<st
   std::vector<model::DecoderSequences::Part> parts;
   for (std::size_t i = 0; i < count; ++i) parts.push_back({static_cast<std::int64_t>(i), start});
   while (!parts.empty()) {
+    check_cancelled();
     const Tensor logits = lease.forward(parts, timing);
     const auto width = static_cast<std::size_t>(facts().vocab_size);
     std::vector<model::DecoderSequences::Part> next;

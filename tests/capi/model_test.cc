@@ -10,6 +10,7 @@
 
 #include "model/encoders_golden.h"
 #include "model/tiny_llama.h"
+#include "model/tiny_t5.h"
 #include "model/vit_golden.h"
 #include "stof/models.h"
 
@@ -43,6 +44,16 @@ Model generator() {
   json config = golden.at("base").at("config");
   config["eos_token_id"] = 49;
   golden.write(folder, golden.at("base"), config, golden.weights(golden.at("base")));
+  return load(folder.path());
+}
+
+Model seq2seq() {
+  const T5Golden golden;
+  const TemporaryFolder folder;
+  json config = golden.at("gated-gelu").at("config");
+  config["task_specific_params"] = {{"summarization", {{"prefix", "sum: "}, {"max_length", 5}}}};
+  golden.write(folder, config, golden.weights(golden.at("gated-gelu")));
+  folder.write("tokenizer.json", tiny_unigram_json().dump());
   return load(folder.path());
 }
 
@@ -92,13 +103,14 @@ Options sized() {
 }
 
 TEST(Models, SayWhatTheyAre) {
-  const Model models[] = {encoder(), generator(), classifier()};
-  for (std::int32_t i = 0; i < 3; ++i) {
+  const Model models[] = {encoder(), generator(), classifier(), seq2seq()};
+  for (std::int32_t i = 0; i < 4; ++i) {
     std::int32_t kind = -1;
     ASSERT_EQ(stof_model_kind(models[i].get(), &kind), STOF_OK);
     EXPECT_EQ(kind, i);
     const json facts = answer([&](char** out) { return stof_model_to_json(models[i].get(), out); });
-    EXPECT_EQ(facts.at("kind"), (std::vector{"encoder", "generator", "image classifier"})[i]);
+    EXPECT_EQ(facts.at("kind"), (std::vector{"encoder", "generator", "image classifier",
+                                             "seq2seq generator"})[static_cast<std::size_t>(i)]);
     EXPECT_EQ(facts.at("place"), "CPU, float32");
     EXPECT_EQ(facts.at("num_layers"), i == STOF_GENERATOR ? 3 : 2);
   }
@@ -109,8 +121,14 @@ TEST(Models, SayWhatTheyAre) {
             "Unsupported: model: expected a generator, got an image classifier");
   EXPECT_EQ(failure(stof_model_classify_files(models[0].get(), 0, nullptr, nullptr, &text)),
             "Unsupported: model: expected an image classifier, got an encoder");
-  EXPECT_EQ(failure(stof_model_tokenize(models[2].get(), "a", -1, 0, &text)),
-            "Unsupported: model: expected an encoder or a generator, got an image classifier");
+  EXPECT_EQ(
+      failure(stof_model_tokenize(models[2].get(), "a", -1, 0, &text)),
+      "Unsupported: model: expected an encoder, a generator or a seq2seq generator, got an image "
+      "classifier");
+  EXPECT_EQ(failure(stof_model_task(models[1].get(), nullptr, nullptr, &text)),
+            "Unsupported: model: expected a seq2seq generator, got a generator");
+  EXPECT_EQ(failure(stof_model_chat_prompt(models[3].get(), 0, nullptr, &text)),
+            "Unsupported: model: expected a generator, got a seq2seq generator");
   EXPECT_EQ(text, nullptr);
 }
 
@@ -287,6 +305,78 @@ TEST(Models, Generate) {
   options.mask = mask;
   EXPECT_NE(generate(1).at(0).at("text"), text);
   stof_mask_release(mask);
+}
+
+TEST(Models, TurnTextsIntoTexts) {
+  const T5Golden golden;
+  const json& entry = golden.at("gated-gelu");
+  const Model model = seq2seq();
+  const std::vector<std::int32_t> source = golden.source(), target = golden.target(entry);
+  const auto count = static_cast<std::int64_t>(source.size());
+  const auto written = static_cast<std::int64_t>(target.size()) - 1;
+  Output states({count, 16}), logits({written + 1, 40});
+  ASSERT_EQ(stof_model_encode_ids(model.get(), count, source.data(), nullptr, &states.view),
+            STOF_OK)
+      << stof_last_error();
+  EXPECT_LT(relative_error(states.values, golden.encoded(entry)), kTolerance);
+  ASSERT_EQ(stof_model_seq2seq_logits(model.get(), count, source.data(), written, target.data() + 1,
+                                      nullptr, &logits.view),
+            STOF_OK)
+      << stof_last_error();
+  EXPECT_LT(relative_error(logits.values, golden.logits(entry)), kTolerance);
+
+  const json facts = answer([&](char** out) { return stof_model_to_json(model.get(), out); });
+  const json summary = {{"name", "summarization"}, {"prefix", "sum: "}, {"max_tokens", 5}};
+  EXPECT_EQ(facts.at("tasks"), json::array({summary}));
+  EXPECT_EQ(facts.at("num_decoder_layers"), 2);
+  EXPECT_EQ(answer([&](char** out) { return stof_model_task(model.get(), nullptr, nullptr, out); }),
+            summary);
+  EXPECT_EQ(answer([&](char** out) {
+              return stof_model_task(model.get(), "en", "German", out);
+            }).at("prefix"),
+            "translate English to German: ");
+
+  auto options = sized<stof_generate_options>();
+  options.max_tokens = 8;
+  options.num_threads = 1;
+  const char* const texts[] = {"the house is small", "x"};
+  const auto generate = [&](std::int64_t given) {
+    return answer([&](char** out) {
+      return stof_model_generate(model.get(), given, texts, nullptr, &options, out);
+    });
+  };
+  const json both = generate(2);
+  EXPECT_EQ(both.at(0).at("ids"), generate(1).at(0).at("ids"));
+  EXPECT_EQ(both.at(1).at("prompt_tokens"), 3);  // "_", "x", "</s>"
+  const std::vector<std::int32_t> ids = both.at(0).at("ids");
+  char* text = nullptr;
+  ASSERT_EQ(stof_model_detokenize(model.get(), static_cast<std::int64_t>(ids.size()), ids.data(),
+                                  &text, nullptr),
+            STOF_OK);
+  EXPECT_EQ(text, both.at(0).at("text").get<std::string>());
+  stof_text_release(text);
+  text = nullptr;
+  EXPECT_EQ(answer([&](char** out) {
+              return stof_model_tokenize(model.get(), "x", -1, 0, out);
+            }).at("tokens"),
+            json::array({"\u2581", "x", "</s>"}));
+
+  options.prefill_chunk = 4;
+  EXPECT_THAT(
+      failure(stof_model_generate(model.get(), 1, texts, nullptr, &options, &text)),
+      HasSubstr("options.prefill_chunk: expected 0 of a seq2seq generator, which reads a text at"));
+  options.prefill_chunk = 0;
+  EXPECT_THAT(failure(stof_model_task(model.get(), "en", nullptr, &text)),
+              HasSubstr("target: expected a language beside the other"));
+  EXPECT_THAT(failure(stof_model_seq2seq_logits(model.get(), count, source.data(), -1, nullptr,
+                                                nullptr, &logits.view)),
+              HasSubstr("num_written: expected 0 or more, got -1"));
+  // Ended between two tokens.
+  std::int32_t flag = 1;
+  stof_set_cancel_flag(&flag);
+  EXPECT_EQ(stof_model_generate(model.get(), 1, texts, nullptr, &options, &text), STOF_CANCELLED);
+  stof_set_cancel_flag(nullptr);
+  EXPECT_EQ(text, nullptr);
 }
 
 TEST(Models, EndTextsWhereTheyAreTold) {

@@ -101,6 +101,40 @@ def generator(folder, name="base", of="llama", **config):
     return folder
 
 
+def tiny_unigram():
+    """A unigram model of letters with T5's special tokens: 40 in all."""
+    special = ["<pad>", "</s>", "<unk>"]
+    letters = [chr(ord("a") + i) for i in range(26)] + [chr(ord("A") + i) for i in range(10)]
+    pieces = [[token, 0.0] for token in special] + [["\u2581", -2.0]] + [[x, -4.0] for x in letters]
+    space = dict(type="Metaspace", replacement="\u2581", prepend_scheme="always", split=True)
+    end = dict(id="</s>", ids=[1], tokens=["</s>"])
+    return dict(
+        added_tokens=[dict(id=i, content=token, special=True) for i, token in enumerate(special)],
+        pre_tokenizer=space,
+        decoder=space,
+        post_processor=dict(
+            type="TemplateProcessing",
+            single=[
+                dict(Sequence=dict(id="A", type_id=0)),
+                dict(SpecialToken=dict(id="</s>", type_id=0)),
+            ],
+            special_tokens={"</s>": end},
+        ),
+        model=dict(type="Unigram", unk_id=2, vocab=pieces),
+    )
+
+
+def seq2seq(folder, name="gated-gelu", **config):
+    of = golden("t5")
+    case = of.case(name)
+    save(
+        folder, {key: of.cut(f"weight.{key}", shape) for key, shape in case["tensors"].items()}
+    )
+    write(folder, "config.json", {**case["config"], **config})
+    write(folder, "tokenizer.json", tiny_unigram())
+    return folder
+
+
 def classifier(folder, name="base"):
     of = golden("vit")
     case = of.case(name)

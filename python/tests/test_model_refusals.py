@@ -46,7 +46,7 @@ def test_paths_without_a_model(tmp_path):
 def test_checkpoints_that_cannot_be_honoured(tmp_path):
     checkpoints.encoder(tmp_path, model_type="mamba")
     with pytest.raises(
-        stof.Unsupported, match='config.json: model_type: expected "bert", .*"vit", got "mamba"'
+        stof.Unsupported, match='config.json: model_type: expected "bert", .*"mt5", got "mamba"'
     ):
         stof.load(tmp_path)
     checkpoints.encoder(tmp_path, hidden_act="silu")

@@ -27,7 +27,10 @@ def model(make):
         return stof.load(make(Path(folder)))
 
 
-BERT, LLAMA, VIT = map(model, (checkpoints.encoder, checkpoints.generator, checkpoints.classifier))
+BERT, LLAMA, VIT, T5 = map(
+    model,
+    (checkpoints.encoder, checkpoints.generator, checkpoints.classifier, checkpoints.seq2seq),
+)
 FEW = dict(prompt="a", max_tokens=2)
 
 #: What is called, and arguments that it takes; each in turn is given every wrong kind.
@@ -79,6 +82,12 @@ CALLS = {
     "logits": (LLAMA.logits, dict(ids=[1])),
     "detokenize": (LLAMA.detokenize, dict(ids=[1])),
     "chat_prompt": (LLAMA.chat_prompt, dict(messages="a")),
+    "generate of T5": (T5.generate, dict(text="a", max_tokens=2)),
+    "generate_all of T5": (T5.generate_all, dict(texts=["a"], max_tokens=2)),
+    "translate": (T5.translate, dict(texts="a", source="en", target="de", max_tokens=2)),
+    "summarise": (T5.summarise, dict(texts="a", max_tokens=2)),
+    "encode": (T5.encode, dict(ids=[1])),
+    "logits of T5": (T5.logits, dict(ids=[1])),
     "classify": (VIT.classify, dict(images=np.zeros((9, 9, 3), "u1"))),
     "pixels": (VIT.pixels, dict(image=np.zeros((9, 9, 3), "u1"))),
 }

@@ -14,8 +14,8 @@ stof_status stof_model_task(const stof_model* model, const char* source, const c
     STOF_CHECK((source == nullptr) == (target == nullptr), kInvalidArgument,
                "{}: expected a language beside the other, or null for both, got null",
                source == nullptr ? "source" : "target");
-    return dump(to_json(source == nullptr ? generator.summary()
-                                          : generator.translation(source, target)));
+    return dump(
+        to_json(source == nullptr ? generator.summary() : generator.translation(source, target)));
   });
 }
 

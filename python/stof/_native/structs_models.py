@@ -109,6 +109,9 @@ STATUS_FUNCTIONS: dict[str, list[object]] = {
     "stof_model_generate": [MODEL, *_TEXTS, POINTER(GenerateOptions), _TEXT_OUT],
     "stof_model_logits": [MODEL, *_IDS, POINTER(GenerateOptions), POINTER(Tensor)],
     "stof_model_detokenize": [MODEL, *_IDS, _TEXT_OUT, POINTER(c_int64)],
+    "stof_model_task": [MODEL, c_char_p, c_char_p, _TEXT_OUT],
+    "stof_model_encode_ids": [MODEL, *_IDS, POINTER(GenerateOptions), POINTER(Tensor)],
+    "stof_model_seq2seq_logits": [MODEL, *_IDS, *_IDS, POINTER(GenerateOptions), POINTER(Tensor)],
     "stof_model_chat_prompt": [MODEL, c_int64, POINTER(ChatMessage), _TEXT_OUT],
     "stof_model_classify_files": [
         MODEL,

@@ -13,8 +13,10 @@ from .results import (
     FilledMask,
     GeneratedText,
     ImageLabel,
+    Seq2SeqTask,
     TokenCandidate,
 )
+from .seq2seq import Seq2SeqGenerator
 from .stream import TextStream
 
 if hasattr(os, "register_at_fork"):
@@ -28,6 +30,8 @@ __all__ = [
     "ImageClassifier",
     "ImageLabel",
     "Model",
+    "Seq2SeqGenerator",
+    "Seq2SeqTask",
     "TextGenerator",
     "TextStream",
     "TokenCandidate",

@@ -14,19 +14,24 @@ _METHODS = {
     "embed": ("EncoderModel",),
     "encode_tokens": ("EncoderModel",),
     "fill_mask": ("EncoderModel",),
-    "tokenize": ("EncoderModel", "TextGenerator"),
-    "detokenize": ("TextGenerator",),
-    "generate": ("TextGenerator",),
-    "generate_all": ("TextGenerator",),
+    "tokenize": ("EncoderModel", "TextGenerator", "Seq2SeqGenerator"),
+    "detokenize": ("TextGenerator", "Seq2SeqGenerator"),
+    "generate": ("TextGenerator", "Seq2SeqGenerator"),
+    "generate_all": ("TextGenerator", "Seq2SeqGenerator"),
+    "translate": ("Seq2SeqGenerator",),
+    "summarise": ("Seq2SeqGenerator",),
+    "translation": ("Seq2SeqGenerator",),
+    "encode": ("Seq2SeqGenerator",),
     "chat_prompt": ("TextGenerator",),
-    "logits": ("TextGenerator",),
+    "logits": ("TextGenerator", "Seq2SeqGenerator"),
     "classify": ("ImageClassifier",),
     "pixels": ("ImageClassifier",),
 }
 #: What these hold, in words.
 KINDS = {
     "EncoderModel": "BERT, RoBERTa, DistilBERT, ModernBERT",
-    "TextGenerator": "LLaMA, Mistral, Qwen 2, SmolLM, GPT-2, GGUF files",
+    "TextGenerator": "LLaMA, Mistral, Qwen 2, Gemma 3, SmolLM, GPT-2, GGUF files",
+    "Seq2SeqGenerator": "T5, FLAN-T5, mT5",
     "ImageClassifier": "ViT",
 }
 
@@ -39,7 +44,8 @@ def _described(kind: str) -> str:
 
 
 class Model:
-    """A model that stof.load() has read: an EncoderModel, TextGenerator or ImageClassifier.
+    """A model that stof.load() has read: an EncoderModel, TextGenerator, Seq2SeqGenerator or
+    ImageClassifier.
 
     Immutable: threads may share it. As a context manager, or by close(), it gives its memory back
     when the last call that uses it has ended; later calls raise InvalidArgument. Pickled as its path

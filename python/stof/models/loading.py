@@ -14,11 +14,13 @@ from .base import Model
 from .encoder import EncoderModel
 from .generator import TextGenerator
 from .images import ImageClassifier
+from .seq2seq import Seq2SeqGenerator
 
 _CLASSES: dict[str, type[Model]] = {
     "encoder": EncoderModel,
     "generator": TextGenerator,
     "image classifier": ImageClassifier,
+    "seq2seq generator": Seq2SeqGenerator,
 }
 
 
@@ -26,8 +28,8 @@ def load(path: Any, *, device: Any = "cpu", dtype: Any = None, tuning: str = "ca
     """Reads a model, as it is: a Hugging Face folder or a .gguf file.
 
     Returns a stof.EncoderModel (BERT, RoBERTa, DistilBERT, ModernBERT), a stof.TextGenerator
-    (LLaMA, Mistral, Qwen 2, SmolLM, GPT-2, GGUF files) or a stof.ImageClassifier (ViT); docs/models.md
-    says what of a folder is read. For checkers of types and where only one kind will do there is
+    (LLaMA, Mistral, Qwen 2, Gemma 3, SmolLM, GPT-2, GGUF files), a stof.Seq2SeqGenerator (T5) or a
+    stof.ImageClassifier (ViT); docs/models.md says what of a folder is read. For checkers of types and where only one kind will do there is
     EncoderModel.load() and so on.
 
     device: "cpu", "cuda", or "auto", which takes a GPU where all that the model needs is there

@@ -62,6 +62,17 @@ class GeneratedText:
 
 
 @dataclass(frozen=True)
+class Seq2SeqTask:
+    """What a model was trained for: its name ("translation_en_to_de"), what stands in front of the text
+    ("translate English to German: "), and how many tokens are written at most; None: the files do not
+    say."""
+
+    name: str
+    prefix: str
+    max_tokens: int | None
+
+
+@dataclass(frozen=True)
 class ImageLabel:
     """What an image may show, with its probability among all labels."""
 

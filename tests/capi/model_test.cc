@@ -316,13 +316,11 @@ TEST(Models, TurnTextsIntoTexts) {
   const auto written = static_cast<std::int64_t>(target.size()) - 1;
   Output states({count, 16}), logits({written + 1, 40});
   ASSERT_EQ(stof_model_encode_ids(model.get(), count, source.data(), nullptr, &states.view),
-            STOF_OK)
-      << stof_last_error();
+            STOF_OK);
   EXPECT_LT(relative_error(states.values, golden.encoded(entry)), kTolerance);
   ASSERT_EQ(stof_model_seq2seq_logits(model.get(), count, source.data(), written, target.data() + 1,
                                       nullptr, &logits.view),
-            STOF_OK)
-      << stof_last_error();
+            STOF_OK);
   EXPECT_LT(relative_error(logits.values, golden.logits(entry)), kTolerance);
 
   const json facts = answer([&](char** out) { return stof_model_to_json(model.get(), out); });

@@ -70,7 +70,8 @@ cuda::DecodeTensors decode_tensors_of(const stof_decode_tensors* tensors) {
           optional_of(given.lengths, "lengths"),
           optional_of(given.page_table, "page_table"),
           optional_of(given.alibi_slopes, "alibi_slopes"),
-          optional_of(given.sink, "sink")};
+          optional_of(given.sink, "sink"),
+          /*position_bias=*/{}};
 }
 
 }  // namespace

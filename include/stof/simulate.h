@@ -33,6 +33,7 @@ struct Machine {
   double macs_per_cycle = 512;
   double shared_bytes_per_cycle = 128;
   double register_bytes_per_cycle = 256;
+  double mma_issue_cycles = 1;
   double shared_ports = 1;
   double exps_per_cycle = 16;
   double lanes_per_cycle = 128;

@@ -27,10 +27,16 @@ const std::vector<Constant>& constants() {
       {"shared_bytes_per_cycle", &Machine::shared_bytes_per_cycle, "bytes / cycle / SM",
        "32 banks of 4 bytes: CUDA C++ Programming Guide, shared memory", false, true},
       {"register_bytes_per_cycle", &Machine::register_bytes_per_cycle,
-       "bytes / cycle / tensor core, reads and writes",
+       "bytes read / cycle / tensor core",
        "two banks of 32 lanes x 4 bytes: Jia et al., Dissecting the NVIDIA Volta GPU Architecture "
-       "via Microbenchmarking, arXiv 1804.06826; that tensor cores share them is our reading",
+       "via Microbenchmarking, arXiv 1804.06826; 1024 bits a bank are read each cycle: Huerta et "
+       "al., Analyzing Modern NVIDIA GPU Cores, arXiv 2503.20481, section 5.3; that tensor cores "
+       "share them and that writes have ports of their own is our reading",
        true, true},
+      {"mma_issue_cycles", &Machine::mma_issue_cycles, "cycles / mma instruction",
+       "beside its operands' reads: a dense m16n8k16 takes 6.0 on an H200, of which 5 are reads "
+       "(bench/gpu/tensor_cores.cc)",
+       true, false},
       {"shared_ports", &Machine::shared_ports, "reads of a B operand served at once",
        "1 today: each instruction reads its own; more is a broadcast to several", true, true},
       {"exps_per_cycle", &Machine::exps_per_cycle, "exponentials / cycle / SM", kGuide, false,

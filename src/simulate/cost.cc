@@ -17,8 +17,14 @@ constexpr double kHalf = 2, kFloat = 4;  // bytes
 constexpr double kDepth = 16, kColumns = 8;
 /// Queries that share a tile of K and V once it is in shared memory: two tiles.
 constexpr double kRowsPerLoad = 128;
-/// Of an mma with metadata: a 32-bit register of each lane.
-constexpr double kMetadataRegister = 128;
+/// Of an mma with metadata: a 32-bit register of each lane, which takes the ports of both banks for
+/// a cycle, as any operand does.
+constexpr double kMetadataRead = 256;
+
+/// What the registers' ports could read while an mma is issued.
+double issue_bytes(const Machine& machine) {
+  return machine.mma_issue_cycles * machine.register_bytes_per_cycle;
+}
 
 /// What one strip does in one step of one product.
 struct StepWork {
@@ -113,13 +119,12 @@ class TileProducts {
     const double instructions = (product == Product::kScores ? kStepKeys / kColumns * depths
                                                              : kStepKeys / kDepth * columns);
     const double a = kStripRows * kDepth * kHalf;
-    const double c = 2 * kFloat * kStripRows * kColumns;
     const double b = kStepKeys * dim_ * kHalf;
-    const double sparse =
-        instructions * work.share * (a + c + (work.selects ? kMetadataRegister : 0));
+    // Writes, of D and of B by its load from shared memory, cost energy alone.
     cost.registers_pj += (instructions * work.share * a + 2 * b) * machine_.register_pj_per_byte;
-    // B is written once, by the load from shared memory, and read once.
-    return std::min(sparse, instructions * (a + c)) + 2 * b;
+    const double others = a + kFloat * kStripRows * kColumns + issue_bytes(machine_);
+    const double sparse = instructions * work.share * (others + (work.selects ? kMetadataRead : 0));
+    return std::min(sparse, instructions * others) + b;
   }
 
   const Machine& machine_;
@@ -224,7 +229,8 @@ double cycles_per_mac(const Machine& machine, bool sparse, std::int64_t n, bool 
   if (machine.operands == Operands::kRegisters) {
     const double macs = kStripRows * kColumns * kDepth, depths = sparse ? 2 : 1;
     const double bytes = kStripRows * kDepth * kHalf + kColumns * kDepth * depths * kHalf +
-                         2 * kFloat * kStripRows * kColumns + (sparse ? kMetadataRegister : 0);
+                         kFloat * kStripRows * kColumns + (sparse ? kMetadataRead : 0) +
+                         issue_bytes(machine);
     const double cycles =
         std::max(macs / machine.macs_per_cycle, bytes / machine.register_bytes_per_cycle);
     return cycles / (macs * depths * kStrips);

@@ -96,14 +96,21 @@ TEST(Simulate, WaitsForTheFullestStrip) {
 TEST(Simulate, ReadsOperandsOfRegisterInstructions) {
   Machine machine;
   machine.operands = Operands::kRegisters;
-  // mma m16n8k16: 512 bytes of A, 256 of B, 512 of C read and of D written, by 256 a cycle.
-  EXPECT_DOUBLE_EQ(cycles_per_mac(machine, false, 0, false), 7.0 / (4 * 2048));
-  // m16n8k32 sparse: twice B, and 128 bytes of metadata.
-  EXPECT_DOUBLE_EQ(cycles_per_mac(machine, true, 0, false), 8.5 / (4 * 4096));
-  // A strip: 4 key columns of 8, 4 depths of 16: 16 * 2 instructions, each 1536 bytes but for B,
-  // which is written and read once: 2 * 8192.
+  // mma m16n8k16: 512 bytes of A, 256 of B and 512 of C are read, 256 a cycle, and one cycle more.
+  EXPECT_DOUBLE_EQ(cycles_per_mac(machine, false, 0, false), 6.0 / (4 * 2048));
+  // m16n8k32 sparse: twice B, and a cycle of metadata.
+  EXPECT_DOUBLE_EQ(cycles_per_mac(machine, true, 0, false), 8.0 / (4 * 4096));
+  // A strip: 8 key columns of 8, 4 depths of 16: 32 instructions of 6 cycles, in each product. Each
+  // strip loads B for itself, by 4 * 64 cycles of shared memory: more than that.
+  EXPECT_DOUBLE_EQ(attention_cost(machine, one_tile(4, 4), 64, Mode::kDense).tensor_cycles, 512);
+  machine.shared_bytes_per_cycle = 1024;
   const Cost cost = attention_cost(machine, one_tile(4, 4), 64, Mode::kDense);
-  EXPECT_DOUBLE_EQ(cost.tensor_cycles, 2 * (32 * 1536 + 2 * 8192) / 256.0);
+  EXPECT_DOUBLE_EQ(cost.tensor_cycles, 2 * 32 * 6.0);
+  // P V with 2:4: 16 instructions of 8 cycles.
+  const Cost sparse = attention_cost(machine, one_tile(2, 4), 64, Mode::kSparse24);
+  EXPECT_DOUBLE_EQ(sparse.tensor_cycles, 32 * 6.0 + 16 * 8.0);
+  machine.mma_issue_cycles = 0;
+  EXPECT_DOUBLE_EQ(cycles_per_mac(machine, false, 0, false), 5.0 / (4 * 2048));
 }
 
 TEST(Simulate, TellsWhatLimitsWgmma) {

@@ -13,8 +13,9 @@ class SkinnyRows {
   using Unit = Pack<8>;  // 16 bytes
 
  public:
-  /// `shared`: of kTileM rows, kPitch bytes apart, columns from `begin` on, kSpan of them; what the
-  /// matrix does not have is zero.
+  /// `shared`: of up to kTileM rows, kPitch bytes apart, columns from `begin` on, kSpan of them;
+  /// columns that the matrix does not have are zero. Rows that it does not have stay as they are:
+  /// sums of each row are its own, and theirs are not stored.
   __device__ __forceinline__ SkinnyRows(const SkinnyGemmParams& params, unsigned char* shared,
                                         u32 address, int begin)
       : params_(params), shared_(shared), address_(address), begin_(begin) {}
@@ -39,9 +40,9 @@ class SkinnyRows {
     if constexpr (D::kNorm) {
       normalise();
     } else {
-      for (int at = static_cast<int>(threadIdx.x); at < D::kTileM * kUnits; at += D::kThreads) {
+      for (int at = static_cast<int>(threadIdx.x); at < params_.rows * kUnits; at += D::kThreads) {
         const int row = at / kUnits, column = begin_ + 8 * (at % kUnits);
-        const bool inside = row < params_.rows && column < D::kIn;
+        const bool inside = column < D::kIn;
         ptx::copy_16(address_ + row * D::kPitch + 16 * (at % kUnits),
                      inside ? source(row) + column : params_.x, inside ? 16 : 0);
       }
@@ -146,8 +147,6 @@ class SkinnyRows {
       }
       if (has_row) store_normal(team, row, x, mean, scale);
     }
-    for (int at = static_cast<int>(threadIdx.x); at < (D::kTileM - rows) * kUnits; at += D::kThreads)
-      *reinterpret_cast<Unit*>(shared_ + (rows + at / kUnits) * D::kPitch + 16 * (at % kUnits)) = Unit{};
   }
 
   __device__ __forceinline__ void store_normal(const Team& team, int row, const unsigned short* x,

@@ -106,8 +106,8 @@ double predict_gemm_us(const SkinnyProblem& problem, const SkinnyGemmConfig& con
   const double of_sm = 2 * config.tile_n() * columns * rounds * on_one;  // bytes of W
   const double cache = machine.cache_bytes * machine.ghz;                // bytes a nanosecond
   const double under_way = 32.0 * config.unroll * config.threads() * on_one;
-  // What is under way before the previous kernel has ended costs half of its time, as not all blocks
-  // find room so early.
+  // What is under way before the previous kernel has ended costs half of its time, as not all
+  // blocks find room so early.
   const double early = std::min(1.0, under_way / of_sm) / 2;
   const double stream =
       (1 - early) * std::max({2 * in * static_cast<double>(product.out) / machine.memory_gb_s,

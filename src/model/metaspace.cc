@@ -67,7 +67,7 @@ std::size_t num_tokens(const MetaspaceSpec& spec) {
 }  // namespace
 
 MetaspaceTokenizer::MetaspaceTokenizer(MetaspaceSpec spec, const std::string& where)
-    : spec_(std::move(spec)), tokens_(num_tokens(spec_), where) {
+    : TableTokenizer(num_tokens(spec), where), spec_(std::move(spec)) {
   const auto bytes_of = [this](const std::string& token) {
     const int byte = spec_.decode_bytes ? byte_of_token(token) : -1;
     return byte < 0 ? marks_to_blanks(token) : std::string(1, static_cast<char>(byte));

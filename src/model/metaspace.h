@@ -67,7 +67,7 @@ struct MetaspaceSpec {
 /// Throws Corrupt, or Unsupported naming the setting that is not understood.
 MetaspaceSpec read_metaspace_json(const Json& json, const std::string& file);
 
-class MetaspaceTokenizer final : public SubwordTokenizer {
+class MetaspaceTokenizer final : public TableTokenizer {
  public:
   /// Throws Corrupt, starting with `where`, when the vocabulary contradicts itself.
   MetaspaceTokenizer(MetaspaceSpec spec, const std::string& where);
@@ -79,14 +79,8 @@ class MetaspaceTokenizer final : public SubwordTokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
   const TextFrame& frame() const override { return spec_.frame; }
-  bool contains(std::int32_t id) const override { return tokens_.contains(id); }
-  const std::string& token(std::int32_t id) const override { return tokens_.at(id).spelled; }
-  const std::string& bytes(std::int32_t id) const override { return tokens_.at(id).bytes; }
-  bool is_special(std::int32_t id) const override { return tokens_.at(id).special; }
-  std::int32_t find(const std::string& token) const override { return tokens_.find(token); }
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::size_t leading_blanks() const override;
-  std::int64_t num_ids() const override { return tokens_.size(); }
 
  private:
   void read_merges(const std::string& where);
@@ -97,7 +91,6 @@ class MetaspaceTokenizer final : public SubwordTokenizer {
   void encode_bpe(std::string_view word, std::vector<std::int32_t>& ids) const;
 
   MetaspaceSpec spec_;
-  TokenTable tokens_;
   std::optional<UnigramModel> unigram_;
   MergeTable merges_;
   std::vector<std::int32_t> byte_ids_;  ///< of each byte's token; -1: none

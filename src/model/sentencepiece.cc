@@ -67,8 +67,8 @@ class SentencePieceTokenizer::Library {
 };
 
 SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceSpec spec, const std::string& where)
-    : spec_(std::move(spec)),
-      tokens_(spec_.pieces.size() + spec_.added.size(), where),
+    : TableTokenizer(spec.pieces.size() + spec.added.size(), where),
+      spec_(std::move(spec)),
       library_((open_sentencepiece(), std::make_unique<Library>(spec_.model, where))),
       num_pieces_(static_cast<std::int64_t>(spec_.pieces.size())) {
   for (std::size_t i = 0; i < spec_.pieces.size(); ++i) {

@@ -77,7 +77,7 @@ class UnigramSearch {
   UnigramModel model_;
 };
 
-class SentencePieceTokenizer final : public SubwordTokenizer {
+class SentencePieceTokenizer final : public TableTokenizer {
  public:
   /// Throws Corrupt, starting with `where`, for what the library refuses.
   SentencePieceTokenizer(SentencePieceSpec spec, const std::string& where);
@@ -89,20 +89,13 @@ class SentencePieceTokenizer final : public SubwordTokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
   const TextFrame& frame() const override { return spec_.frame; }
-  bool contains(std::int32_t id) const override { return tokens_.contains(id); }
-  const std::string& token(std::int32_t id) const override { return tokens_.at(id).spelled; }
-  const std::string& bytes(std::int32_t id) const override { return tokens_.at(id).bytes; }
-  bool is_special(std::int32_t id) const override { return tokens_.at(id).special; }
-  std::int32_t find(const std::string& token) const override { return tokens_.find(token); }
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::size_t leading_blanks() const override;
-  std::int64_t num_ids() const override { return tokens_.size(); }
 
  private:
   class Library;  ///< a loaded model
 
   SentencePieceSpec spec_;
-  TokenTable tokens_;
   std::vector<AddedToken> special_;  ///< control pieces, then spec_.added
   AddedTokens found_first_;
   std::optional<UnigramSearch> unigram_;

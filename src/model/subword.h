@@ -113,6 +113,23 @@ class TokenTable {
   std::string where_;
 };
 
+/// A tokenizer whose tokens are in a table.
+class TableTokenizer : public SubwordTokenizer {
+ public:
+  bool contains(std::int32_t id) const override { return tokens_.contains(id); }
+  const std::string& token(std::int32_t id) const override { return tokens_.at(id).spelled; }
+  const std::string& bytes(std::int32_t id) const override { return tokens_.at(id).bytes; }
+  bool is_special(std::int32_t id) const override { return tokens_.at(id).special; }
+  std::int32_t find(const std::string& token) const override { return tokens_.find(token); }
+  std::int64_t num_ids() const override { return tokens_.size(); }
+
+ protected:
+  /// As TokenTable's.
+  TableTokenizer(std::size_t expected, const std::string& where) : tokens_(expected, where) {}
+
+  TokenTable tokens_;
+};
+
 /// U+2581, which stands for a blank in SentencePiece's tokens.
 inline constexpr std::string_view kBlankMark = "\u2581";
 /// Every kBlankMark becomes a blank.

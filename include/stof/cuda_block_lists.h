@@ -20,7 +20,8 @@ struct BlockListShape {
   bool per_kv_head = false;     ///< one list for all query heads of a key/value head, which may
                                 ///< then share a block's keys and values
   /// A query sees no key after its own position, whatever the lists say: of the key block that
-  /// holds it only the first ones. Needs square blocks and lengths that leave the diagonal at their
+  /// holds it only the first ones. Needs square blocks of 64 or 128, no
+  /// key_block_sizes, and lengths that leave the diagonal at their
   /// corners (bottom-right alignment: seq_kv - seq_q a multiple of the side).
   bool causal = false;
   double expected_share = 0.25;  ///< of key blocks in a list, in (0, 1]: for the choice of kernel

@@ -41,10 +41,11 @@ struct DecodeProblem {
   PositionBias position_bias;  ///< adds table[bucket of k - q position, h]
   bool sink = false;           ///< a learned logit per head joins the softmax's denominator
   bool return_lse = false;
-  /// All keys and values but those of a sequence's last seq_q, lengths and page_table had been
-  /// written before the kernel right before in the stream began, so that they may be read while
-  /// that still runs (compute capability 9.0 on, without a mask); decoding a token after token is
-  /// then some microseconds faster.
+  /// All keys and values but those of a sequence's last seq_q, lengths and page_table were written
+  /// by work that had completed before the kernel right before in the stream could start: a copy, a
+  /// kernel of others, or stof's three launches before it or earlier, but not its last two, which
+  /// may start while others still run. They may then be read while that kernel runs (compute
+  /// capability 9.0 on, without a mask), and decoding is some microseconds a token faster.
   bool early_keys = false;
 
   /// Throws InvalidArgument (Unsupported where only the GPU kernel is limited) naming the field,

@@ -16,10 +16,12 @@ namespace stof::cuda {
 class BlockPruner {
  public:
   /// Reads of the problem batch, heads, lengths, head_dim_qk, dtype (float16 or bfloat16), scale
-  /// and alignment. `base`: only blocks that it shows a pair of are chosen from; it is the same for
-  /// all heads and batch entries. Throws NotFound without a GPU, InvalidArgument naming a field,
-  /// Unsupported naming what is not block_topk, a base that differs by head, or more than 4096 key
-  /// blocks.
+  /// and alignment. `base`: only blocks that it shows a pair of are chosen from; of those it shows
+  /// all, or what a causal mask does (shape() says which), since lists name blocks; it is the same
+  /// for all heads and batch entries. Throws NotFound without a GPU, InvalidArgument naming a
+  /// field, Unsupported naming what is not block_topk, a base that differs by head or hides other
+  /// parts of blocks, a head_dim that is no multiple of 8 up to 256, and more key blocks than 4096
+  /// or than a block's shared memory has room for.
   static BlockPruner build(const AttentionProblem& problem, const mask::PruneSettings& settings,
                            const mask::Mask& base, int device = 0);
 
@@ -29,7 +31,8 @@ class BlockPruner {
   /// the last run. Throws InvalidArgument naming the tensor.
   BlockLists run(const TensorView& q, const TensorView& k, void* stream) const;
 
-  /// Blocks as a BlockListPlan takes them: it needs sides of a multiple of 64.
+  /// Blocks as a BlockListPlan takes them, causal where the base is: it needs sides of a multiple
+  /// of 64, and causal ones of 64 or 128.
   BlockListShape shape() const;
   const AttentionProblem& problem() const;
   /// Blocks kept of those visible, of a head; 1 where none is.

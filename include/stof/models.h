@@ -117,7 +117,7 @@ typedef struct stof_generate_options {
   uint64_t seed;         /* of the random choices */
   int64_t num_stop;      /* a text ends before the first of these */
   const char* const* stop;
-  int64_t prefill_chunk; /* tokens of the prompt that are read at once; 0: 512 */
+  int64_t prefill_chunk; /* tokens of a generator's prompt that are read at once; 0: 512 */
   /* Null, or called with `context` and each piece of the text as soon as it is certain; together
    * they are the whole. Other than 0 ends the call. Of one prompt only. */
   int32_t (*on_text)(void* context, const char* piece, int64_t num_bytes);
@@ -149,16 +149,18 @@ stof_status stof_model_detokenize(const stof_model* model, int64_t num_ids, cons
 
 /* What stands in front of a text that is to be translated from `source` to `target` (English names
  * of languages, or codes: "en", "de", "fr", "ro" and those that the model's tasks name), or, both
- * null, to be summarised. JSON: {"name", "prefix", "max_tokens" (at most so many are written, as
- * the model's files say; 0: they don't)}. */
+ * null, to be summarised; both are UTF-8 and read before the call returns. JSON: {"name", "prefix",
+ * "max_tokens" (at most so many are written, as the model's files say; 0: they don't)}. Fails where
+ * the model has no such task, and with one null. */
 stof_status stof_model_task(const stof_model* model, const char* source, const char* target,
                             char** json);
-/* What the encoder makes of each token: float32 [num_ids, hidden_size] in host memory, row-major.
- * Of the options masks and num_threads play a part. */
+/* The encoder's last hidden states: float32 [num_ids, hidden_size] in host memory, row-major. Of
+ * the options masks and num_threads play a part. Fails for no ids, an id outside of the vocabulary,
+ * more of them than the model takes, and states of another shape. */
 stof_status stof_model_encode_ids(const stof_model* model, int64_t num_ids, const int32_t* ids,
                                   const stof_generate_options* options, const stof_tensor* states);
-/* What the decoder expects for the text `ids` first, and after each token of `written`: float32
- * [num_written + 1, vocab_size]. Options as above. */
+/* Logits of the decoder's first token for the text `ids`, and of the one after each of `written`:
+ * float32 [num_written + 1, vocab_size] in host memory, row-major. Options and errors as above. */
 stof_status stof_model_seq2seq_logits(const stof_model* model, int64_t num_ids, const int32_t* ids,
                                       int64_t num_written, const int32_t* written,
                                       const stof_generate_options* options,

@@ -211,8 +211,10 @@ Scheme runnable_scheme(const Graph& graph, const Scheme& scheme, const Candidate
 }
 
 std::int64_t bucket_rows(std::int64_t rows) {
-  constexpr std::int64_t kExact = 8;  // decoding, where a row more costs as much as in a kernel
-  if (rows <= kExact)
+  // Of so few, as decoding has, padding shows: eight rows in place of one took 60 of 930
+  // microseconds a token of LLaMA-1B's shape on an H200.
+  constexpr std::int64_t kPowersOfTwoTo = 8;
+  if (rows <= kPowersOfTwoTo)
     return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)));
   const auto octave = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(rows)));
   const std::int64_t step = std::max<std::int64_t>(8, octave / 8);

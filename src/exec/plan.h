@@ -111,8 +111,9 @@ fusion::Scheme runnable_scheme(const graph::Graph& graph, const fusion::Scheme& 
                                const CandidatesOf& candidates_of,
                                const FuseSwitches& switches = {});
 
-/// Rows that a plan for `rows` computes where few shapes are to be planned: rounded up to one of
-/// eight sizes an octave, so that at most an eighth of the work is padding.
+/// Rows that a plan for `rows` computes where few shapes are to be planned: rounded up to 1, 2, 4
+/// or 8, and beyond to one of eight sizes an octave, so that at most an eighth of the work is
+/// padding.
 std::int64_t bucket_rows(std::int64_t rows);
 
 }  // namespace stof::exec

@@ -41,8 +41,8 @@ bool allowed(const Graph& graph, const FrequentSegment& segment, const InitialRu
       count_ops(graph, segment, [](Op op) { return op == Op::kLayerNorm || op == Op::kRmsNorm; });
   const std::int64_t rows = graph.value(graph.op(segment.first).inputs[0]).shape[0];
   const Op first = graph.op(segment.first).op, last = graph.op(segment.last).op;
-  const bool streamed = first != Op::kMatmul || last == Op::kCacheStore;
-  if (products > 0 && streamed && rows > rules.streamed_rows) return false;
+  const bool norm_or_store = first != Op::kMatmul || last == Op::kCacheStore;  // around a product
+  if (products > 0 && norm_or_store && rows > rules.streamed_rows) return false;
   if (products > 0 && norms > (first == Op::kMatmul ? 0 : 1)) return false;
   return products < 2 || rows <= rules.chain_rows;
 }

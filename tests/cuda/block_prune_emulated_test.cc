@@ -180,6 +180,7 @@ TEST(BlockPruneEmulated, RefusesByName) {
       AttentionProblem own = p;
       own.head_dim_qk = own.head_dim_v = 64;
       plan_block_prune(own, mask::Pruner::parse(settings).heads[0], base);
+      lists_are_causal(own, mask::Pruner::parse(settings).heads[0], base);
     } catch (const Error& error) {
       return error.what();
     }
@@ -189,6 +190,22 @@ TEST(BlockPruneEmulated, RefusesByName) {
   EXPECT_NE(message("block_topk(0.5, block=1)", mask::all()).find("block: "), std::string::npos);
   const auto by_head = mask::per_head({mask::all(), mask::causal()});
   EXPECT_NE(message("block_topk(0.5)", by_head).find("base: "), std::string::npos);
+  // Lists would show what these hide.
+  for (const mask::Mask& base :
+       {mask::window(50, 4), mask::document({30, 34}), mask::causal() & mask::window(70, 0)})
+    EXPECT_NE(message("block_topk(0.5)", base).find("base: expected one that shows whole blocks"),
+              std::string::npos)
+        << base.describe();
+}
+
+TEST(BlockPruneLists, AreCausalWhereTheBaseIs) {
+  AttentionProblem p = problem_of(128, 256);
+  p.head_dim_qk = p.head_dim_v = 64;
+  p.alignment = mask::Alignment::kBottomRight;
+  const auto settings = mask::Pruner::parse("block_topk(0.5)").heads[0];
+  EXPECT_TRUE(lists_are_causal(p, settings, mask::causal()));
+  EXPECT_FALSE(lists_are_causal(p, settings, mask::all()));
+  EXPECT_FALSE(lists_are_causal(p, settings, mask::document({64, 64})));
 }
 
 TEST(BlockPruneBuild, CompilesWithoutSpills) {

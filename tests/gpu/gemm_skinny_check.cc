@@ -78,7 +78,7 @@ void check_products(const cuda::Device& device) {
       problem.product.steps = steps;
       problem.product.bias = bias_of(element, steps);
       problem.product.gamma = problem.product.bias == element ? DType::kFloat32 : element;
-      problem.product.cache_stride = size.out;
+      if (problem.product.has(Step::kCacheStore)) problem.product.cache_stride = size.out;
       if (problem.product.has(Step::kRope))
         problem.product.head_dim = problem.product.has(Step::kBias) ? 128 : 64;
       for (const auto& candidate : skinny_gemm_candidates(problem, device.facts()))

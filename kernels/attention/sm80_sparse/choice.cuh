@@ -17,8 +17,8 @@ struct KeptPair {
 };
 
 /// The larger score first, the lower key where they are equal. One comparison inside each half of
-/// the group, then each half's second against the other's first. A comparison with NaN is false, by
-/// which a NaN is never lost for a number; see README.md.
+/// the group, then each half's second against the other's first. A comparison with NaN is false:
+/// of a group that holds one, two are kept, the NaN perhaps among them; see README.md.
 __device__ __forceinline__ KeptPair keep_two(float a, float b, float c, float d) {
   const bool a_first = a >= b, c_first = c >= d;
   const float most_ab = a_first ? a : b, least_ab = a_first ? b : a;

@@ -153,8 +153,9 @@ CachedBatch& CachedAttention::prepare(const mask::Mask& mask,
   problem.lengths = true;
   problem.scale = problem_.scale;
   problem.position_bias = problem_.position_bias;
-  // A pass's first kernels wait for all before them: what earlier passes stored, and prepare(), is
-  // there when this pass's keys are made. Keys of others may have been made by the kernel before.
+  // A pass begins with prepare()'s copies, for which its first kernel waits, and with them for all
+  // that earlier passes stored: that is there when this pass's keys are made. Keys of others may
+  // have been made by the kernel before.
   problem.early_keys = !cross_;
   problem.validate();  // first, as there are then few rows to look at
   CacheReach reach;

@@ -24,13 +24,18 @@ int ring_depth(const codegen::DecodeConfig& config, int blocks, const KernelTarg
 
 /// Whether the last block of a sequence merges its parts: they are few, else a kernel of many
 /// blocks is faster, and nobody notices a launch more.
-bool merges_parts(const DecodeProblem& problem, const DecodeGrid& grid) {
+bool merges_parts(const DecodeProblem& problem, const DecodeGrid& grid, int tile_keys) {
   if (grid.max_waves > 1) return false;
-  constexpr std::int64_t kMostBytes = 64 << 10;
-  // Each piece but the first and the last of a sequence is a whole block's.
+  constexpr std::int64_t kMostBytes = 64 << 10, kMostOfOneBytes = 256 << 10;
+  const std::int64_t part_bytes = grid.slot_rows * (4 * problem.head_dim_v + 8);
+  // Each piece but the first and the last of a sequence is a whole block's. Where one sequence is
+  // long and the others are short, nearly all blocks may walk it, a tile or more each.
   const std::int64_t sequences = problem.batch * problem.num_heads_kv * grid.row_blocks;
   const std::int64_t parts = grid.blocks() / sequences + 2;
-  return parts * grid.slot_rows * (4 * problem.head_dim_v + 8) <= kMostBytes;
+  const std::int64_t most_of_one = problem.lengths && problem.batch > 1
+                                       ? std::min(grid.blocks(), problem.max_seq_kv / tile_keys + 2)
+                                       : parts;
+  return parts * part_bytes <= kMostBytes && most_of_one * part_bytes <= kMostOfOneBytes;
 }
 
 /// Without what the grid decides.
@@ -84,7 +89,7 @@ codegen::DecodeConfig shape_config(const DecodeProblem& problem, bool lists, int
 codegen::DecodeConfig decode_config(const DecodeProblem& problem, bool lists, int major, int minor,
                                     int num_sms) {
   codegen::DecodeConfig config = shape_config(problem, lists, major, minor);
-  config.merges = merges_parts(problem, decode_grid(problem, config, num_sms));
+  config.merges = merges_parts(problem, decode_grid(problem, config, num_sms), config.tile_keys);
   return config;
 }
 

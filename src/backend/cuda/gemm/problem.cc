@@ -51,13 +51,14 @@ std::string GemmProblem::unsupported() const {
     return fmt::format("out: expected whole heads of {} and no y_stride, got {} and {}", head_dim,
                        out, y_stride);
   if (std::string text = codegen::problem_of(steps); !text.empty()) return text;
-  if (has(GemmStep::kCacheStore) && (cached < 0 || cached >= out || cached % 8 != 0 ||
-                                     cache_stride < out - cached || cache_stride % 8 != 0))
-    return fmt::format(
-        "cached: expected a multiple of 8 below {} and a cache_stride, a multiple of 8, of at "
-        "least "
-        "the columns from there on, got {} and {}",
-        out, cached, cache_stride);
+  if (!has(GemmStep::kCacheStore) && (cached != 0 || cache_stride != 0))
+    return fmt::format("cached, cache_stride: expected 0 without cache_store, got {} and {}",
+                       cached, cache_stride);
+  if (has(GemmStep::kCacheStore) && (cached < 0 || cached >= out || cached % 8 != 0))
+    return fmt::format("cached: expected a multiple of 8 below {}, got {}", out, cached);
+  if (has(GemmStep::kCacheStore) && (cache_stride < out - cached || cache_stride % 8 != 0))
+    return fmt::format("cache_stride: expected a multiple of 8 of at least {}, got {}",
+                       out - cached, cache_stride);
   if (has(GemmStep::kRmsScale) ? num_squares < 2 || num_squares % 2 != 0 : num_squares != 0)
     return fmt::format("num_squares: expected {}, got {}",
                        has(GemmStep::kRmsScale) ? "an even number of sums" : "0 without rms_scale",

@@ -22,4 +22,9 @@ struct BlockPrunePlan {
 BlockPrunePlan plan_block_prune(const AttentionProblem& problem,
                                 const mask::PruneSettings& settings, const mask::Mask& base);
 
+/// Whether lists of the blocks that `base` shows a pair of must be causal to show what it does.
+/// Throws Unsupported where neither whole blocks nor causal ones are it, which lists cannot say.
+bool lists_are_causal(const AttentionProblem& problem, const mask::PruneSettings& settings,
+                      const mask::Mask& base);
+
 }  // namespace stof::cuda

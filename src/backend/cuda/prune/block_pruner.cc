@@ -27,8 +27,9 @@ void set_operand(const char* name, const TensorView& view, DType dtype, const Di
     aligned = aligned && (shape[i] == 1 || view.strides[i] % 8 == 0);
   }
   STOF_CHECK(aligned, kInvalidArgument,
-             "{}: expected rows at multiples of 16 bytes with a last stride of 1, got {}", name,
-             view.describe());
+             "{}: expected rows at multiples of 16 bytes with a last stride of 1, got {}; make it "
+             "contiguous",
+             name, view.describe());
 }
 
 }  // namespace
@@ -43,6 +44,7 @@ struct BlockPruner::Impl {
   DeviceBuffer pooled_q, pooled_k, used_q, used_k, states, kept, ids;
   BlockPruneParams params;
   double kept_fraction = 1;
+  bool causal = false;
 
   void upload_plan(const BlockPrunePlan& plan);
 };
@@ -70,6 +72,7 @@ BlockPruner BlockPruner::build(const AttentionProblem& problem, const mask::Prun
   config.max_pooling = settings.pooling == mask::PrunePooling::kMax;
   config.validate();
   const BlockPrunePlan plan = plan_block_prune(problem, settings, base);
+  impl->causal = lists_are_causal(problem, settings, base);
   impl->device = Device::open(device_ordinal);
   impl->upload_plan(plan);
   BlockPruneParams& p = impl->params;
@@ -103,8 +106,19 @@ BlockPruner BlockPruner::build(const AttentionProblem& problem, const mask::Prun
   p.kept = impl->kept.address();
   p.ids = impl->ids.address();
   p.batch = static_cast<std::int32_t>(problem.batch);
-  p.pool_blocks_q =
-      static_cast<std::int32_t>(ceil_div(heads_q * p.q_blocks, config.pooled_at_once()));
+  constexpr std::int64_t kMostBlocks = 0x7fffffff;  // of a launch
+  const std::int64_t pool_q = ceil_div(heads_q * p.q_blocks, config.pooled_at_once());
+  const std::int64_t pool_k =
+      ceil_div(problem.batch * problem.num_heads_kv * p.kv_blocks, config.pooled_at_once());
+  const std::int64_t choose_blocks = heads_q * ceil_div(p.q_blocks, config.kChooseRows);
+  STOF_CHECK(
+      std::max(pool_q + pool_k, choose_blocks) <= kMostBlocks &&
+          std::max(problem.seq_q, problem.seq_kv) <= kMostBlocks - settings.block,
+      kUnsupported,
+      "batch, num_heads_q, seq_q: {} blocks of threads are more than a launch has; split the "
+      "batch",
+      std::max(pool_q + pool_k, choose_blocks));
+  p.pool_blocks_q = static_cast<std::int32_t>(pool_q);
   p.heads_q = static_cast<std::int32_t>(problem.num_heads_q);
   p.heads_kv = static_cast<std::int32_t>(problem.num_heads_kv);
   p.seq_q = static_cast<std::int32_t>(problem.seq_q);
@@ -116,7 +130,7 @@ BlockPruner BlockPruner::build(const AttentionProblem& problem, const mask::Prun
   add_context(error, "planning " + settings.to_text() + " of " + problem.describe());
 }
 
-BlockLists BlockPruner::run(const TensorView& q, const TensorView& k, void* stream) const {
+BlockLists BlockPruner::run(const TensorView& q, const TensorView& k, void* stream) const try {
   const Impl& impl = *impl_;
   const AttentionProblem& p = impl.problem;
   BlockPruneParams params = impl.params;
@@ -138,12 +152,15 @@ BlockLists BlockPruner::run(const TensorView& q, const TensorView& k, void* stre
           {device_pointer(impl.ids.address()),
            DType::kInt32,
            {p.batch, p.num_heads_q, params.q_blocks, params.max_kept}}};
+} catch (const Error& error) {
+  add_context(error, impl_->settings.to_text() + " of " + impl_->problem.describe());
 }
 
 BlockListShape BlockPruner::shape() const {
   BlockListShape shape;
   shape.block_q = shape.block_kv = impl_->settings.block;
   shape.max_blocks = impl_->params.max_kept;
+  shape.causal = impl_->causal;
   shape.expected_share =
       std::clamp(static_cast<double>(impl_->params.max_kept) / impl_->params.kv_blocks, 1e-6, 1.0);
   return shape;

@@ -44,7 +44,8 @@ class SegmentRunner {
   virtual void launch(CUstream stream) const = 0;
 };
 
-/// Up to as many rows the products that stream their weights are faster than all others
+/// Up to as many rows the products that stream their weights come first: they start while the
+/// kernel before ends, and are faster than the others where weights are below some 100 MB
 /// (kernels/gemm/skinny/README.md).
 inline constexpr std::int64_t kStreamedRows = 8;
 

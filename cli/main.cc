@@ -79,12 +79,23 @@ void build(CLI::App& app, Program& program) {
   add_completion_command(app, program);
 }
 
+/// An option's value that is empty, as an unset variable of a script is, is no value.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_expected_max() > 0 && !option->get_positional())
+      option->check([](const std::string& value) {
+        return value.empty() ? std::string("expected a value, got \"\"") : std::string();
+      });
+  for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Fast Transformers with masked (sparse) attention.");
   Program program;
   if (argc > 0) program.name = argv[0];
   try {
     build(app, program);
+    refuse_empty_values(app);
     app.parse(argc, argv);
     flush_output();
     return 0;

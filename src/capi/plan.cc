@@ -10,6 +10,7 @@
 #include "capi/mask.h"
 #include "capi/sized.h"
 #include "capi/target.h"
+#include "core/threads.h"
 #include "stof/attention.h"
 #include "stof/cuda_attention.h"
 #include "stof/gpu_info.h"
@@ -49,9 +50,7 @@ void run_on(const Plan& plan, const AttentionTensors& tensors, const stof_run_op
     plan.run(tensors, options.stream);
   } else {
     check_no_stream(options.stream, "options.stream");
-    STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
-               "options.num_threads: expected a positive number, or 0 for all cores, got {}",
-               options.num_threads);
+    check_num_threads(options.num_threads, "options.num_threads");
     run(plan, tensors, RunOptions{options.num_threads});
   }
 }

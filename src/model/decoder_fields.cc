@@ -1,5 +1,7 @@
 #include "model/decoder_fields.h"
 
+#include <utility>
+
 #include "core/file.h"
 
 namespace stof::model {
@@ -11,7 +13,9 @@ std::vector<std::int32_t> read_end_tokens(const JsonFields& fields) {
   if (value == nullptr) return ids;
   const Json list = value->is_array() ? *value : Json::array({*value});
   for (const Json& id : list) {
-    if (!id.is_number_unsigned() || id > kMaxId) fields.fail(kName, "a token id or a list of them");
+    // As unsigned numbers: compared with signed ones, Json takes those from 2^63 on as negative.
+    if (!id.is_number_unsigned() || std::cmp_greater(id.get<std::uint64_t>(), kMaxId))
+      fields.fail(kName, "a token id or a list of them");
     ids.push_back(id.get<std::int32_t>());
   }
   return ids;

@@ -8,6 +8,7 @@
 #include "core/cancel.h"
 #include "core/check.h"
 #include "core/optional_libraries.h"
+#include "core/threads.h"
 #include "exec/cpu_session.h"
 #include "model/image.h"
 #include "model/layer_masks.h"
@@ -141,8 +142,7 @@ Tensor ImageClassifier::logits(const Tensor& pixels, const ClassifyOptions& opti
                  shape[2] == config.image_height && shape[3] == config.image_width,
              kInvalidArgument, "pixels: expected float32 [images, 3, {}, {}], got {} {}",
              config.image_height, config.image_width, to_string(pixels.dtype()), shape.to_string());
-  STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
-             "num_threads: expected 0 (all) or more, got {}", options.num_threads);
+  check_num_threads(options.num_threads);
   options.mask.check(config.num_layers, config.num_heads, "images");
   if (options.prune) model::check_pruning(*options.prune, "CPU", config.num_heads);
   const auto labels = static_cast<std::int64_t>(config.labels.size());

@@ -13,6 +13,7 @@
 #include "core/cancel.h"
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/threads.h"
 #include "model/bert_family.h"
 #include "model/likeliest.h"
 #include "model/mlm_head.h"
@@ -95,8 +96,7 @@ struct TextEncoder::Impl {
   void check_options(const EncodeOptions& options) const {
     STOF_CHECK(options.batch >= 1, kInvalidArgument, "batch: expected at least 1, got {}",
                options.batch);
-    STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
-               "num_threads: expected 0 (all) or more, got {}", options.num_threads);
+    check_num_threads(options.num_threads);
     options.mask.check(config().num_layers, config().num_heads, "texts");
     if (options.prune) model::check_pruning(*options.prune, encoder().place(), config().num_heads);
   }

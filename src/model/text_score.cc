@@ -9,6 +9,7 @@
 #include "backend/cpu/attention/pruned.h"
 #include "backend/cpu/thread_scope.h"
 #include "core/check.h"
+#include "core/threads.h"
 #include "model/pruning.h"
 
 namespace stof {
@@ -92,8 +93,7 @@ TextScore score_text(const Decoder& decoder, const std::vector<std::int32_t>& id
   const std::int64_t stride = options.stride > 0 ? options.stride : window;
   STOF_CHECK(options.chunk >= 1, kInvalidArgument, "chunk: expected at least 1, got {}",
              options.chunk);
-  STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
-             "num_threads: expected 0 (all) or more, got {}", options.num_threads);
+  check_num_threads(options.num_threads);
   for (std::int64_t i = 0; i < count; ++i)
     STOF_CHECK(ids[static_cast<std::size_t>(i)] >= 0 &&
                    ids[static_cast<std::size_t>(i)] < decoder.facts().vocab_size,

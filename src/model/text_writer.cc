@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/threads.h"
 
 namespace stof::model {
 
@@ -11,8 +12,7 @@ void check_generate_options(const GenerateOptions& options) {
              options.max_tokens);
   STOF_CHECK(options.prefill_chunk >= 1, kInvalidArgument,
              "prefill_chunk: expected at least 1, got {}", options.prefill_chunk);
-  STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
-             "num_threads: expected 0 (all) or more, got {}", options.num_threads);
+  check_num_threads(options.num_threads);
 }
 
 TextWriter::TextWriter(const SubwordTokenizer& tokenizer, const GenerateOptions& options,

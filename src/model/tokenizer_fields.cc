@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/check.h"
 
@@ -13,7 +14,8 @@ constexpr double kNoLimit = 1e9;
 
 std::int32_t read_token_pair(const JsonFields& fields, const char* name) {
   const Json& pair = fields.array(name);
-  if (pair.size() != 2 || !pair[1].is_number_unsigned() || pair[1] > kMaxTokenId)
+  if (pair.size() != 2 || !pair[1].is_number_unsigned() ||
+      std::cmp_greater(pair[1].get<std::uint64_t>(), kMaxTokenId))
     fields.fail(name, "a token and its id");
   return pair[1].get<std::int32_t>();
 }
@@ -85,7 +87,7 @@ TextFrame read_template(const JsonFields& fields) {
     }
     const JsonFields token = fields.object("special_tokens").object(id.c_str());
     for (const Json& value : token.array("ids")) {
-      if (!value.is_number_unsigned() || value > kMaxTokenId)
+      if (!value.is_number_unsigned() || std::cmp_greater(value.get<std::uint64_t>(), kMaxTokenId))
         token.fail("ids", "a list of token ids");
       (past_text ? frame.after : frame.before).push_back(value.get<std::int32_t>());
     }

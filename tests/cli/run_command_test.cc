@@ -126,6 +126,14 @@ TEST(Run, TakesTextsThatBeginWithADash) {
   EXPECT_EQ(lines[1].at("text"), "--help");
 }
 
+TEST(Run, RefusesEmptyValuesOfOptions) {  // what an unset variable of a script leaves
+  for (const char* option : {"--prune", "--output", "--file", "--mask"}) {
+    const auto finished = run_stof({"run", "a", option, ""});
+    EXPECT_EQ(finished.exit_code, 2);
+    EXPECT_THAT(finished.err, HasSubstr(std::string(option) + ": expected a value, got \"\""));
+  }
+}
+
 TEST(Run, TokensTaskGivesOneVectorPerToken) {
   const auto lines = lines_of(run_stof({"run", "hello world", "--task", "tokens", "--json"}));
   ASSERT_EQ(lines.size(), 1u);

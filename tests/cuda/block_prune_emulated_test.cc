@@ -192,7 +192,7 @@ TEST(BlockPruneEmulated, RefusesByName) {
   EXPECT_NE(message("block_topk(0.5)", by_head).find("base: "), std::string::npos);
   // Lists would show what these hide.
   for (const mask::Mask& base :
-       {mask::window(50, 4), mask::document({30, 34}), mask::causal() & mask::window(70, 0)})
+       {mask::window(50, 4), mask::document({30, 34}), mask::causal() & mask::window(20, 0)})
     EXPECT_NE(message("block_topk(0.5)", base).find("base: expected one that shows whole blocks"),
               std::string::npos)
         << base.describe();

@@ -276,8 +276,9 @@ TEST(Llama, RefusesTensorsThatDoNotFitTheConfig) {
               HasSubstr("Unsupported"));
   EXPECT_THAT(refusal(json::object(), [](auto& w) { w.erase("lm_head.weight"); }),
               AllOf(HasSubstr("NotFound"), HasSubstr("lm_head")));
-  EXPECT_THAT(refusal({{"eos_token_id", 50}}, keep),
-              AllOf(HasSubstr("Corrupt"), HasSubstr("eos_token_id")));
+  for (const std::uint64_t id : {std::uint64_t{50}, std::uint64_t{1} << 63, ~std::uint64_t{0}})
+    EXPECT_THAT(refusal({{"eos_token_id", id}}, keep),
+                AllOf(HasSubstr("Corrupt"), HasSubstr("eos_token_id")));
 }
 
 std::string config_refusal(const json& changes) {

@@ -168,6 +168,8 @@ TEST(TextEncoder, RefusesOptionsThatCannotBeHonoured) {
   EXPECT_THAT(message([](auto& o) { o.max_tokens = 1; }), HasSubstr("got 1"));
   EXPECT_THAT(message([](auto& o) { o.batch = 0; }), HasSubstr("batch"));
   EXPECT_THAT(message([](auto& o) { o.num_threads = -1; }), HasSubstr("num_threads"));
+  // OpenMP would end the process.
+  EXPECT_THAT(message([](auto& o) { o.num_threads = 1000000; }), HasSubstr("to 1024, got 1000000"));
   EXPECT_THAT(message([](auto& o) {
                 o.mask = mask::per_batch({mask::all(), mask::causal()});
               }),

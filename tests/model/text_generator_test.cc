@@ -250,6 +250,7 @@ TEST(TextGenerator, ScoresTextsByWindows) {
   EXPECT_THAT(refusal([](auto& o) { o.window = 9, o.stride = 10; }), HasSubstr("stride: expected"));
   EXPECT_THAT(refusal([](auto& o) { o.chunk = 0; }), HasSubstr("chunk"));
   EXPECT_THAT(refusal([](auto& o) { o.num_threads = -1; }), HasSubstr("num_threads"));
+  EXPECT_THAT(refusal([](auto& o) { o.num_threads = 1000000; }), HasSubstr("to 1024"));
   ids[7] = 50;
   EXPECT_THAT(refusal([](auto&) {}), HasSubstr("token 7: expected an id below 50"));
 }

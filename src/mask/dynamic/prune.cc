@@ -11,6 +11,7 @@
 
 #include "core/cancel.h"
 #include "core/check.h"
+#include "core/threads.h"
 #include "mask/dynamic/head.h"
 
 namespace stof::mask {
@@ -133,8 +134,7 @@ std::string PruneReport::to_json() const {
 PrunedMask prune(const PruneInput& input, const Pruner& pruner, int num_threads) {
   const ScoreShape shape = checked_shape(input);
   pruner.validate(shape.num_heads);
-  STOF_CHECK(num_threads >= 0, kInvalidArgument,
-             "num_threads: expected 0 (all cores) or more, got {}", num_threads);
+  check_num_threads(num_threads);
   const Mask base = input.base.bind(shape, input.alignment);
   PruneHead head;
   head.scale = input.scale != 0 ? input.scale : 1 / std::sqrt(static_cast<float>(input.q.shape[3]));

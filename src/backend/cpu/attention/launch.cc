@@ -9,6 +9,7 @@
 #include "backend/cpu/attention/launch_operands.h"
 #include "backend/cpu/attention/merge.h"
 #include "core/check.h"
+#include "core/threads.h"
 
 namespace stof::cpu {
 namespace {
@@ -174,8 +175,7 @@ void merge_splits(Launch& launch, int num_threads) {
 
 void launch_attention(const std::vector<LaunchSequence>& sequences, const RunOptions& options,
                       CpuIsa isa) {
-  STOF_CHECK(options.num_threads >= 0, kInvalidArgument,
-             "run option num_threads: expected 0 (all cores) or more, got {}", options.num_threads);
+  check_num_threads(options.num_threads, "run option num_threads");
   const AttentionKernels& kernels = attention_kernels(isa);
   Launch launch = prepare(sequences);
   if (launch.num_jobs == 0) return;

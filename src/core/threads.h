@@ -5,7 +5,8 @@
 
 namespace stof {
 
-/// More than any machine has; OpenMP ends the process where it cannot make as many as it is told to.
+/// More than any machine has; OpenMP ends the process where it cannot make as many as it is told
+/// to.
 inline constexpr int kMostThreads = 1024;
 
 /// 0: all cores that OpenMP gives. Throws InvalidArgument naming `name`, the option.

@@ -394,8 +394,14 @@ TEST(LlamaConfig, ReadsWindowsAndEndTokensAsTransformersDoes) {
   EXPECT_EQ(parsed({{"eos_token_id", {3, 5}}}).end_tokens, (std::vector<std::int32_t>{3, 5}));
   const TemporaryFolder folder;
   folder.write("config.json", golden().at("base").at("config").dump());
-  folder.write("generation_config.json", R"({"eos_token_id": 7})");
+  folder.write(
+      "generation_config.json",
+      R"({"eos_token_id": 7, "repetition_penalty": 1.0, "suppress_tokens": null, "no_repeat_ngram_size": 3,
+                   "bad_words_ids": [[5]], "do_sample": true})");
+  testing::internal::CaptureStderr();
   EXPECT_EQ(load_llama_config(folder.path()).end_tokens, std::vector<std::int32_t>{7});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("without effect here: no_repeat_ngram_size, bad_words_ids;"));
 }
 
 }  // namespace

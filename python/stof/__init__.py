@@ -73,6 +73,10 @@ _OF_MODELS = (
 
 __version__: str = library().stof_version().decode()
 
+# The library makes its table of masks when it first meets one. A child forked while another thread
+# is at it would wait for ever for that thread, which it does not have; so it is made now.
+masks.causal()
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
     os.register_at_fork(after_in_child=locks.after_fork)

@@ -33,6 +33,16 @@ constexpr Shape kShapes[] = {{4, 32, 32, 1024, 128}, {1, 32, 32, 4096, 128}, {1,
                              {32, 12, 12, 1024, 64}, {16, 12, 12, 2048, 64}, {16, 12, 12, 4096, 64},
                              {1, 12, 12, 16384, 64}};
 
+AttentionProblem problem_of(const Shape& s) {
+  AttentionProblem problem;
+  problem.batch = s.batch, problem.num_heads_q = s.heads_q, problem.num_heads_kv = s.heads_kv;
+  problem.seq_q = problem.seq_kv = s.seq;
+  problem.head_dim_qk = problem.head_dim_v = s.head_dim;
+  problem.dtype = DType::kBFloat16;
+  problem.return_lse = true;
+  return problem;
+}
+
 std::string short_name(std::string name) {
   for (std::size_t at; (at = name.find("_bf16_")) != std::string::npos;) name.erase(at, 5);
   return name;
@@ -82,12 +92,7 @@ class Bench {
 
 /// block_topk on the GPU: choosing, planning, attention.
 void run_choice(const Shape& s, const bench::Arguments& arguments) {
-  AttentionProblem problem;
-  problem.batch = s.batch, problem.num_heads_q = s.heads_q, problem.num_heads_kv = s.heads_kv;
-  problem.seq_q = problem.seq_kv = s.seq;
-  problem.head_dim_qk = problem.head_dim_v = s.head_dim;
-  problem.dtype = DType::kBFloat16;
-  problem.return_lse = true;
+  const AttentionProblem problem = problem_of(s);
   const cuda::Device device = cuda::Device::open();
   const bench::DeviceTensors data(problem, device);
   const AttentionTensors& t = data.tensors();
@@ -135,12 +140,7 @@ void run_choice(const Shape& s, const bench::Arguments& arguments) {
 }
 
 void run_shape(const cuda::Device& device, const Shape& s, const bench::Arguments& arguments) {
-  AttentionProblem problem;
-  problem.batch = s.batch, problem.num_heads_q = s.heads_q, problem.num_heads_kv = s.heads_kv;
-  problem.seq_q = problem.seq_kv = s.seq;
-  problem.head_dim_qk = problem.head_dim_v = s.head_dim;
-  problem.dtype = DType::kBFloat16;
-  problem.return_lse = true;
+  const AttentionProblem problem = problem_of(s);
   const cuda::KernelTarget target{device.facts().major * 10 + device.facts().minor,
                                   device.facts().num_sms, 16};
   const bench::DeviceTensors data(problem, device);

@@ -22,9 +22,9 @@ __device__ __forceinline__ void sync_team(int team) {
     ptx::sync_some(1 + team, D::kTeamThreads);
 }
 
-/// Sends for a sequence's query and its first tiles, which are there afterwards. With kEarlyKeys those
-/// before the newest keys are under way before the kernel before has ended; `waits`: it has not yet
-/// been waited for.
+/// Sends for a sequence's query and its first tiles; query and first tile are there afterwards. With
+/// kEarlyKeys tiles before the newest keys are under way before the kernel before has ended, and all
+/// are there afterwards; `waits`: it has not yet been waited for.
 template <class D>
 __device__ __forceinline__ void fill_ring(const DecodeParams& params, const Sequence& s, i32 from,
                                           u32 query, TileLoader<D>& loader, bool& waits) {
